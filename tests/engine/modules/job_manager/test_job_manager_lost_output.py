@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.modules.job_manager import lost_output
-from headrace.engine.modules.job_manager.lost_output import LostOutput
+from headrace.engine.modules.job_manager import logs
+from headrace.engine.modules.job_manager.logs import LostOutput
 from waiting import stays_in_loop
 
 
@@ -26,7 +26,7 @@ class Log:
 
 
 def test_the_first_loss_is_told_of_at_once_then_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_output, "_EVERY", 0.02)
+    monkeypatch.setattr(logs, "_LOSS_EVERY", 0.02)
 
     async def scenario() -> None:
         log: Any = Log()

@@ -6,6 +6,7 @@ nothing, so a crash undoes both sides.
 
 from __future__ import annotations
 
+import heapq
 from typing import Any, Protocol
 
 from headrace.engine.jobs.record import Job, merged
@@ -19,7 +20,6 @@ from headrace.engine.modules.job_manager.effects import (
     Prioritize,
     Request,
 )
-from headrace.engine.modules.job_manager.limited import Limited
 from headrace.engine.modules.job_manager.queues import Queues
 from headrace.engine.modules.job_manager.records import Record, ResourcesSet
 from headrace.engine.modules.job_manager.successors import Successors, notes
@@ -56,14 +56,6 @@ class Allocations:
         self.pending = 0
         self.limited = Limited(self, 0)
         self.successors = Successors(core.active)
-
-    @property
-    def active(self) -> dict[int, Job]:
-        return self.core.active
-
-    @property
-    def queues(self) -> Queues:
-        return self.core.queues
 
     # -- requests
 
@@ -187,3 +179,56 @@ class Allocations:
         self.core.records.append(ResourcesSet(job.id, r))
         self.core.post(job, "alloc", {"annotations": annotations} if annotations else None)
         self.core.advance(job)
+
+
+class Limited:
+    """The jobs that wait for their turn with a scheduler that takes `limit` requests at a time (RFC 27, mode limited).
+
+    The most urgent jobs are sent. If a job becomes more urgent than one of these, the request of the least urgent one
+    is canceled, one at a time, and its job waits again. The limit 0 means no limit, and nothing is queued here.
+    """
+
+    def __init__(self, allocations: Allocations, limit: int) -> None:
+        self._allocations = allocations
+        self._core = allocations.core
+        self.limit = limit
+        self._queued: list[tuple[int, int]] = []
+        self._asked: dict[int, Job] = {}
+
+    def push(self, job: Job) -> None:
+        """Add a job in SCHED with its present priority."""
+        heapq.heappush(self._queued, (-job.priority, job.id))
+        self.fill()
+
+    def fill(self) -> None:
+        """Send requests for the most urgent jobs, up to the limit."""
+        while (job := self._head()) is not None and self._allocations.pending < self.limit:
+            heapq.heappop(self._queued)
+            self._asked[job.id] = job
+            self._allocations.ask(job)
+        if job is not None:
+            self._make_room(job)
+
+    def _head(self) -> Job | None:
+        """The most urgent waiting job; outdated entries are removed."""
+        while self._queued:
+            priority, id = self._queued[0]
+            job = self._core.active.get(id)
+            if (
+                job is not None
+                and job.state == SCHED
+                and job.priority == -priority > 0
+                and not job.alloc_pending
+                and self._core.queues.started(job.queue)
+            ):
+                return job
+            heapq.heappop(self._queued)
+        return None
+
+    def _make_room(self, head: Job) -> None:
+        self._asked = {id: job for id, job in self._asked.items() if job.alloc_pending}
+        if any(job.alloc_canceled for job in self._asked.values()):
+            return
+        last = max(self._asked.values(), key=lambda job: (-job.priority, job.id), default=None)
+        if last is not None and (-head.priority, head.id) < (-last.priority, last.id):
+            self._allocations.cancel(last)

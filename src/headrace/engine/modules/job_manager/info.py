@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.engine.broker.module.args import only
@@ -16,7 +17,6 @@ from headrace.engine.broker.module.privacy import is_hidden
 from headrace.engine.broker.services import drain
 from headrace.engine.jobs.pack import event_line
 from headrace.engine.modules.job_manager.logs import Log
-from headrace.engine.modules.job_manager.overlays import Overlays
 from headrace.engine.modules.job_manager.pipeline import News
 from headrace.engine.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.formats.spec import eventlog, jobid
@@ -31,6 +31,9 @@ _DECODE, _CURRENT = 1, 2
 # Bytes of a log in one response, and bytes after which the next response waits until the reader has received them.
 _PIECE = 64 << 10
 _PORTION = 1 << 20
+# The event and the request by which the KVS reports keys of jobs.
+_COMMITTED = "kvs.job-data"
+_NONE: frozenset[str] = frozenset()
 _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
 
 
@@ -374,6 +377,46 @@ class JobInfo:
 
 def _no_key(key: str) -> RpcError:
     return RpcError(errno.ENOENT, f"{key}: key not found")
+
+
+class Overlays:
+    """Keys of jobs whose value in the KVS takes precedence over the job store's, as reported by `kvs.job-data`.
+
+    Almost no job has any: a user must commit to a key in a job's directory, to repair or to damage it.
+    `overlaid(id, key)` is called when a key of a job has got a value in the KVS.
+    """
+
+    def __init__(self, ctx: ModuleContext, overlaid: Callable[[int, str], None]) -> None:
+        self._keys: dict[int, set[str]] = {}
+        self._overlaid = overlaid
+        ctx.subscribe(_COMMITTED, lambda event: self._take(event.obj))
+        ctx.subscribe("job-purge-inactive", self._purged)
+        # Without the KVS there is nothing over the job store's data.
+        ctx.call(_COMMITTED, {}, lambda reply: None if reply.errnum else self._take(reply.obj))
+
+    def of(self, id: int) -> set[str] | frozenset[str]:
+        """The keys of a job with values in the KVS."""
+        return self._keys.get(id, _NONE)
+
+    def _take(self, body: dict[str, Any]) -> None:
+        for path, present in body["keys"].items():
+            folder, _, key = path.rpartition(".")
+            try:
+                id = jobid.parse(folder)
+            except ValueError:
+                # A key that resembles a job's, but is not below a job's directory.
+                continue
+            if present:
+                self._keys.setdefault(id, set()).add(key)
+                self._overlaid(id, key)
+            elif id in self._keys:
+                self._keys[id].discard(key)
+                if not self._keys[id]:
+                    del self._keys[id]
+
+    def _purged(self, event: Message) -> None:
+        for id in (event.obj or {}).get("jobs", ()):
+            self._keys.pop(id, None)
 
 
 def _flags(msg: Message, known: int) -> int:

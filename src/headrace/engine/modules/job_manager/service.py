@@ -47,7 +47,7 @@ from headrace.engine.modules.job_manager.effects import (
 )
 from headrace.engine.modules.job_manager.guest_jobs import GuestJobs
 from headrace.engine.modules.job_manager.info import JobInfo
-from headrace.engine.modules.job_manager.lost_output import LostOutput
+from headrace.engine.modules.job_manager.logs import LostOutput
 from headrace.engine.modules.job_manager.peers import Exec, Scheduler
 from headrace.engine.modules.job_manager.pipeline import Batch, Pipeline
 from headrace.engine.modules.job_manager.queues import Queues

@@ -1,13 +1,18 @@
-"""The nodes as their brokers have counted them: they define R, or are verified against it. A part of the leader."""
+"""The nodes as their brokers have counted them: they define R, or are verified against it. A part of the leader.
+
+How a node may differ from R is set by the table `resource.verify`; flux-config-resource(5) has the modes of each type
+and their defaults.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
+from collections.abc import Iterable
 from typing import Any, Protocol
 
-from headrace.engine.broker.module.context import EMPTY
+from headrace.engine.broker.module.context import EMPTY, RpcError
 from headrace.engine.modules.resource import resize, source
-from headrace.engine.modules.resource.verify import mismatch, modes_of
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.rset import ResourceSet, RsetError
@@ -111,3 +116,52 @@ class CountedNodes:
         if reason:
             self._ctx.log(logging.ERROR, f"draining: rank {found[0]} ({found[1]}) {reason}")
             self._leader.record(self._leader.inventory.drain(1 << found[0], reason, "update", self._ctx.now()))
+
+
+STRICT, ALLOW_EXTRA, ALLOW_MISSING, IGNORE = MODES = ("strict", "allow-extra", "allow-missing", "ignore")
+_TYPES = ("hostname", "core", "gpu")
+_COUNTED = (("core", 2), ("gpu", 3))
+
+Modes = dict[str, str]
+
+
+def modes_of(table: dict[str, Any]) -> Modes:
+    """The mode of each type, by the table `resource`. Raises RpcError(EINVAL) with the field."""
+    verify = table.get("verify")
+    if verify is None:
+        # Nodes may have more than is configured, and GPUs that discovery does not find.
+        return {"hostname": STRICT, "core": ALLOW_EXTRA, "gpu": IGNORE}
+    if isinstance(verify, bool):
+        return dict.fromkeys(_TYPES, STRICT if verify else IGNORE)
+    if not isinstance(verify, dict):
+        raise RpcError(errno.EINVAL, "resource.verify: must be true, false or a table")
+    for key, mode in verify.items():
+        if key not in ("default", *_TYPES):
+            raise RpcError(
+                errno.EINVAL, f"resource.verify: unknown key {key!r}; known are default, {', '.join(_TYPES)}"
+            )
+        if mode not in MODES:
+            raise RpcError(errno.EINVAL, f"resource.verify.{key}: must be one of {', '.join(MODES)}, not {mode!r}")
+    default: str = verify.get("default", STRICT)
+    return {kind: str(verify.get(kind, default)) for kind in _TYPES}
+
+
+def mismatch(rset: ResourceSet, found: list[Any], modes: Modes) -> str:
+    """The first difference between a counted node and its rank of R that `modes` do not allow; "" for none.
+
+    `found` is rank, host, cores and GPUs. A host name may be the first part of the name in R.
+    """
+    rank, host = found[0], found[1]
+    expected = rset.host(rank)
+    if modes["hostname"] == STRICT and expected and host not in (expected, expected.partition(".")[0]):
+        return f"got hostname '{host}', expected '{expected}'"
+    pairs = [(kind, rset.ids(rank, kind), Idset.parse(found[place])) for kind, place in _COUNTED]
+    missing = _text((kind, ours - counted) for kind, ours, counted in pairs if modes[kind] in (STRICT, ALLOW_EXTRA))
+    if missing:
+        return f"missing resources: {missing}"
+    extra = _text((kind, counted - ours) for kind, ours, counted in pairs if modes[kind] in (STRICT, ALLOW_MISSING))
+    return f"has extra resources: {extra}" if extra else ""
+
+
+def _text(differences: Iterable[tuple[str, Idset]]) -> str:
+    return ",".join(f"{kind}[{ids}]" for kind, ids in differences if ids)

@@ -20,13 +20,12 @@ import msgspec
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.modules.resource import source
 from headrace.engine.modules.resource.acquirers import Acquirers, adopt, leave
-from headrace.engine.modules.resource.counted import CountedNodes
+from headrace.engine.modules.resource.counted import CountedNodes, modes_of
 from headrace.engine.modules.resource.drains import Drains
 from headrace.engine.modules.resource.inventory import Event, Inventory, TargetError, ids
 from headrace.engine.modules.resource.log import ResourceLog
 from headrace.engine.modules.resource.own_node import count_node, send_topology
 from headrace.engine.modules.resource.resize import Resizer
-from headrace.engine.modules.resource.verify import modes_of
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
