@@ -194,7 +194,7 @@ def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [1, 2]
     # The next one was there before the word came that nobody had been.
     world.effects.clear()
-    world.core.exec_failed(2, "", gone=False)
+    world.core.exec_failed(2, "", service_gone=False)
     world.flush()
     assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [2]
 

@@ -99,9 +99,9 @@ def test_whole_lines_beyond_what_is_known_are_taken_up(tmp_path: Path, there: by
     path = tmp_path / "log"
     path.write_bytes(there)
     log = Log(str(path))
-    log.hold(known)
+    log.append_in_memory(known)
     log.take_up()
     assert log.text() == text
-    log.hold(b"more\n")
+    log.append_in_memory(b"more\n")
     log.spill()
     assert log.text() == text + b"more\n"

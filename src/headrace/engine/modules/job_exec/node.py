@@ -275,13 +275,13 @@ class TreeExec:
         ops, self._up = self._up, []
         size, self._up_bytes = self._up_bytes, 0
         # The parent responds to output when it has passed it on, which limits the output under way on each link.
-        taken = (lambda _reply: self._taken(size)) if size else None
+        taken = (lambda _reply: self._passed_on(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
         if self._on_way > _PAUSE_ABOVE and self.ctx.agent is not None:
             self.ctx.agent.pause()
 
-    def _taken(self, size: int) -> None:
+    def _passed_on(self, size: int) -> None:
         self._on_way -= size
         if self._on_way <= _RESUME_BELOW:
             if self.ctx.agent is not None:

@@ -363,12 +363,12 @@ class _Lister:
     def _forget(self, job_id: int, msg: Message) -> bool:
         """Remove a waiting request; False if it was answered already."""
         entries = self.waiting.get(job_id, [])
-        left = [entry for entry in entries if entry.msg is not msg]
-        if left:
-            self.waiting[job_id] = left
+        others = [entry for entry in entries if entry.msg is not msg]
+        if others:
+            self.waiting[job_id] = others
         else:
             self.waiting.pop(job_id, None)
-        return len(left) < len(entries)
+        return len(others) < len(entries)
 
     def _disconnected(self, sender: str) -> None:
         for job_id, entries in list(self.waiting.items()):
@@ -419,15 +419,15 @@ class _Listing:
         self.names = names
         self.explains = explains
         # A negative number that only falls is no limit.
-        self.left = limit or -1
+        self.remaining = limit or -1
         self.sent = 0
 
     def run(self) -> None:
         """Send the next slice, then schedule the following one."""
         if self.msg not in self.lister.listings:
             return
-        found, more = _slice(self.jobs, self.left)
-        self.left -= len(found)
+        found, more = _slice(self.jobs, self.remaining)
+        self.remaining -= len(found)
         attributes = [job.attributes(self.names) for job in found]
         if self.explains:
             self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))

@@ -167,11 +167,11 @@ class Admin:
         self._answer(msg, {"count": len(ids)})
 
     def _purge(self, ids: list[int]) -> list[int]:
-        gone = self.core.purge(ids)
-        if gone:
-            self.core.effects.append(Purged(gone))
+        purged = self.core.purge(ids)
+        if purged:
+            self.core.effects.append(Purged(purged))
             self.touch()
-        return gone
+        return purged
 
     def _purge_old(self) -> None:
         self._timer = False

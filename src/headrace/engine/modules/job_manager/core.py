@@ -289,7 +289,7 @@ class Core:
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
 
-    def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
+    def exec_failed(self, id: int, note: str, service_gone: bool = True) -> None:
         """A start request has failed. Without a note, no service took it; unless `gone`, a service is ready now."""
         job = self.active.get(id)
         if job is None or not job.start_sent:
@@ -298,7 +298,7 @@ class Core:
         if note:
             self.raise_fatal(job, EXEC, note)
             return
-        if gone:
+        if service_gone:
             self.exec_ready = False
         self.advance(job)
 
@@ -430,12 +430,12 @@ class Core:
 
     def purge(self, ids: list[int]) -> list[int]:
         """Remove inactive jobs; returns those that existed."""
-        gone = [id for id in ids if self.inactive.pop(id, None) is not None]
-        for id in gone:
+        purged = [id for id in ids if self.inactive.pop(id, None) is not None]
+        for id in purged:
             self.zombies.pop(id, None)
-        if gone:
-            self.removals.append(JobsPurged(0, gone))
-        return gone
+        if purged:
+            self.removals.append(JobsPurged(0, purged))
+        return purged
 
     def purgeable(self, age: float, number: int) -> list[int]:
         """Inactive jobs older than `age` seconds, or beyond the newest `number`; a negative limit means none."""

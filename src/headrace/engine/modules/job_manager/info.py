@@ -70,9 +70,9 @@ class JobInfo:
         self.over: set[int] = set()
         self.overlays = Overlays(ctx, self._overlaid)
         self.streams = ctx.streams("eventlog-watch")
-        self.streams.on_remove = self._gone
+        self.streams.on_remove = self._watcher_left
         self.update_streams = ctx.streams("update-watch")
-        self.update_streams.on_remove = self._update_gone
+        self.update_streams.on_remove = self._update_watcher_left
         ctx.service(
             NAME,
             {
@@ -222,7 +222,7 @@ class JobInfo:
         self.streams.remove(msg)
         self.ctx.respond_error(msg, errno.ENODATA)
 
-    def _gone(self, msg: Message) -> None:
+    def _watcher_left(self, msg: Message) -> None:
         """A watcher has gone, by cancel, disconnect or _end()."""
         id = msg.obj["id"]
         watchers = self.main.get(id)
@@ -232,9 +232,9 @@ class JobInfo:
                 del self.main[id]
         guests = self.guest.get(id)
         if guests is not None:
-            left = [watch for watch in guests if watch.msg is not msg]
-            if left:
-                self.guest[id] = left
+            others = [watch for watch in guests if watch.msg is not msg]
+            if others:
+                self.guest[id] = others
             else:
                 del self.guest[id]
 
@@ -356,11 +356,11 @@ class JobInfo:
         self.update_streams.remove(msg)
         self.ctx.respond_error(msg, errno.ENODATA)
 
-    def _update_gone(self, msg: Message) -> None:
+    def _update_watcher_left(self, msg: Message) -> None:
         id = msg.obj["id"]
-        left = [entry for entry in self.updates.get(id, ()) if entry[0] is not msg]
-        if left:
-            self.updates[id] = left
+        others = [entry for entry in self.updates.get(id, ()) if entry[0] is not msg]
+        if others:
+            self.updates[id] = others
         else:
             self.updates.pop(id, None)
 

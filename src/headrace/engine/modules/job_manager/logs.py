@@ -52,8 +52,8 @@ class Log:
         """Append whole lines, which stay in memory if the file cannot be written; False if there is no room there
         either.
         """
-        held = len(self._tail)
-        self.hold(lines)
+        kept = len(self._tail)
+        self.append_in_memory(lines)
         if len(self._tail) <= KEEP:
             return True
         now = time.monotonic()
@@ -65,10 +65,10 @@ class Log:
                 self._why = reason(exc)
         if len(self._tail) <= _MOST_HELD:
             return True
-        self._cut_to(held)
+        self._cut_to(kept)
         return False
 
-    def hold(self, lines: bytes) -> None:
+    def append_in_memory(self, lines: bytes) -> None:
         """As append, but without writing to the file."""
         self._tail += lines
         self.size += len(lines)
@@ -78,13 +78,13 @@ class Log:
         self._why = why
         self._cut_to(0)
 
-    def _cut_to(self, held: int) -> None:
-        if not self._spilled and not held:
+    def _cut_to(self, kept: int) -> None:
+        if not self._spilled and not kept:
             # The first line is kept: it is the header that readers need.
-            held = self._tail.find(b"\n") + 1
-        self.size -= len(self._tail) - held
+            kept = self._tail.find(b"\n") + 1
+        self.size -= len(self._tail) - kept
         # A failed spill may still refer to the old buffer.
-        self._tail = self._tail[:held]
+        self._tail = self._tail[:kept]
         self.cut = self._why
 
     @property

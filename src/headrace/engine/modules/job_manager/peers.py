@@ -207,9 +207,9 @@ class Exec:
             # The exec service ended while the start waited for the disk, and the job was handled then.
             return
         body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
-        left = self.core.requeues_left(job)
-        if left is not None:
-            body["requeues_left"] = left
+        requeues_left = self.core.requeues_left(job)
+        if requeues_left is not None:
+            body["requeues_left"] = requeues_left
 
         def answer(reply: Message) -> None:
             # A response of an earlier exec service, or an earlier load of it, is not about this start.
@@ -219,11 +219,11 @@ class Exec:
                 del self.tags[id]
                 if reply.errnum != errno.ENODATA:
                     self.core.now = self.ctx.now()
-                    absent, gone = reply.errnum == errno.ENOSYS, self.sender == sender
-                    if absent and gone:
+                    absent, service_gone = reply.errnum == errno.ENOSYS, self.sender == sender
+                    if absent and service_gone:
                         # The service was unloaded and has ended its jobs; this job is for the next one.
                         self.service = self.sender = ""
-                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", gone)
+                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", service_gone)
                     self.touch()
                 return
             self._reply(reply.obj)

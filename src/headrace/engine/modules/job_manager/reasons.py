@@ -81,8 +81,8 @@ class Reasons:
             finish([], _NO_ANSWER)
 
         def finish(found: list[list[Any]], otherwise: str) -> None:
-            told = {id for id, _ in found}
-            rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in told]
+            explained = {id for id, _ in found}
+            rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in explained]
             self._ctx.respond(msg, {"reasons": known + found + rest, "own": [id for id, _ in known]})
 
         timer = self._ctx.call_later(_REASONS_TIMEOUT, give_up)

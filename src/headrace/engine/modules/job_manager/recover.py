@@ -44,9 +44,11 @@ _MORE_FRAMES = 500
 
 
 class Recovery:
-    """Fills an empty core and store. `unsaved` are finished jobs that no checkpoint has, `gone` purged ones that one
-    may have, `texts_saved` counts the texts of the checkpoint, `illegible` the jobs whose data are not there.
-    `left_out` has the jobs that could not be rebuilt, and why.
+    """Fills an empty core and store.
+
+    `unsaved` are finished jobs that no checkpoint has, and `purged` are removed jobs that a checkpoint may have.
+    `texts_saved` counts the texts of the checkpoint, and `illegible` the jobs whose data are missing. `left_out` has
+    the jobs that could not be rebuilt, and why.
 
     Raises JournalError if what the checkpoint's database has cannot be used, and OSError.
     """
@@ -55,7 +57,7 @@ class Recovery:
         self.core = core
         self.store = store
         self.unsaved: dict[int, None] = {}
-        self.gone: list[int] = []
+        self.purged: list[int] = []
         self.texts_saved = 0
         self.illegible = 0
         self.left_out: dict[int, str] = {}
@@ -83,8 +85,8 @@ class Recovery:
         for job in store.active.values():
             job.shown = len(job.events)
         # While jobs are missing that were there once, no output is taken for nobody's.
-        whole = not (self.illegible or self.left_out or journal.damage or journal.missing)
-        _take_up_output(store, core.max_jobid if whole else 0)
+        complete = not (self.illegible or self.left_out or journal.damage or journal.missing)
+        _take_up_output(store, core.max_jobid if complete else 0)
         self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
@@ -181,7 +183,7 @@ class Recovery:
             case JobsPurged(_, ids):
                 replay(core, entry)
                 store.forget(ids)
-                self.gone.extend(ids)
+                self.purged.extend(ids)
                 for id in ids:
                     self.unsaved.pop(id, None)
             case _:

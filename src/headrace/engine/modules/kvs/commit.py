@@ -353,10 +353,10 @@ class Committer:
                 body = {"namespace": new.name, "rootseq": new.seq, "rootref": ref, "owner": new.owner}
                 self.ctx.publish(topic + "-created", body, private=True)
             else:
-                gone = self.spaces.pop(change.space)
-                for _seq, msg in gone.waiters:
+                removed = self.spaces.pop(change.space)
+                for _seq, msg in removed.waiters:
                     self.ctx.respond_error(msg, errno.ENOTSUP)
-                self.ctx.publish(topic + "-removed", {"namespace": gone.name}, private=True)
+                self.ctx.publish(topic + "-removed", {"namespace": removed.name}, private=True)
             self.ctx.respond(change.messages[0])
 
         record = b""

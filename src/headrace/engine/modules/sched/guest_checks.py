@@ -40,7 +40,7 @@ _MOST_MEMORY = 64 << 20
 # Characters of the text of an answer: a pipe takes them in one write.
 _LONGEST = 8 << 10
 # Seconds after which a scheduler that has other work is looked at again.
-_AGAIN = 0.005
+_RETRY_AFTER = 0.005
 
 
 def of_request(msg: Message) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class GuestChecks:
         # The fork, 0 for none, and whose check it makes.
         self._pid = 0
         self._sender = ""
-        ctx.on_disconnect(self._gone)
+        ctx.on_disconnect(self._disconnected)
         ctx.on_unload(self._kill)
 
     def __call__(self, msg: Message) -> Any:
@@ -97,7 +97,7 @@ class GuestChecks:
         self._under_way[msg.userid] += 1
         answer.add_done_callback(lambda _answer: self._done(msg))
         self._waiting.append((msg, answer))
-        self._again(0.0)
+        self._schedule_next(0.0)
         return answer
 
     def _refuse_many(self, userid: int) -> None:
@@ -116,7 +116,7 @@ class GuestChecks:
         if not self._under_way[msg.userid]:
             del self._under_way[msg.userid]
 
-    def _again(self, seconds: float) -> None:
+    def _schedule_next(self, seconds: float) -> None:
         if self._waiting and not self._scheduled and not self._pid:
             self._scheduled = True
             self._ctx.call_later(seconds, self._next)
@@ -124,7 +124,7 @@ class GuestChecks:
     def _next(self) -> None:
         self._scheduled = False
         if self._busy():
-            self._again(_AGAIN)
+            self._schedule_next(_RETRY_AFTER)
         elif self._waiting:
             msg, answer = self._waiting.popleft()
             try:
@@ -134,7 +134,7 @@ class GuestChecks:
                     answer.set_result(self._check(msg))
             except Exception as exc:
                 answer.set_exception(exc)
-            self._again(0.0)
+            self._schedule_next(0.0)
 
     def _fork(self, msg: Message, answer: asyncio.Future[Any]) -> None:
         reader, writer = os.pipe()
@@ -148,11 +148,11 @@ class GuestChecks:
             _answer_in_fork(writer, self._check, msg)
         os.close(writer)
         self._pid, self._sender = pid, msg.sender
-        said = bytearray()
+        output = bytearray()
 
         def read() -> None:
             data = os.read(reader, 1 << 16)
-            said.extend(data)
+            output.extend(data)
             if data:
                 return
             self._ctx.loop.remove_reader(reader)
@@ -160,12 +160,12 @@ class GuestChecks:
             self._pid = 0
             status = os.waitpid(pid, 0)[1]
             if not answer.done():
-                _finish(answer, bytes(said), status)
-            self._again(0.0)
+                _finish(answer, bytes(output), status)
+            self._schedule_next(0.0)
 
         self._ctx.loop.add_reader(reader, read)
 
-    def _gone(self, sender: str) -> None:
+    def _disconnected(self, sender: str) -> None:
         for msg, answer in self._waiting:
             if msg.sender == sender:
                 answer.cancel()
@@ -179,10 +179,10 @@ class GuestChecks:
             os.kill(self._pid, signal.SIGKILL)
 
 
-def _finish(answer: asyncio.Future[Any], said: bytes, status: int) -> None:
+def _finish(answer: asyncio.Future[Any], output: bytes, status: int) -> None:
     """Set the result that the fork has written; it has written none if it was killed."""
-    if said:
-        errnum, text = msgspec.json.decode(said)
+    if output:
+        errnum, text = msgspec.json.decode(output)
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         errnum, text = errno.E2BIG, f"the check was ended after {MOST_SECONDS} s of processor time"
     else:

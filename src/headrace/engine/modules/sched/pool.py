@@ -104,7 +104,7 @@ class Pool:
         self.fair = Fair(settings.fair_share)
         self._ends: list[tuple[int, int]] = []
         # (generation of the graph, whether every vertex was up in it).
-        self._up_in = (-1, False)
+        self._all_up_known = (-1, False)
         self.requests = Requests(self.graph)
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
@@ -250,7 +250,7 @@ class Pool:
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
         """Enter the allocation that a queue made for a job; returns its resources."""
         shares = self.nodes.shares(allocation)
-        self._hold(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
+        self._enter(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
         return shares
 
     def forget(self, jobid: int) -> None:
@@ -310,14 +310,14 @@ class Pool:
         if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
             return []
         alike = waiting[0].alike(count)
-        return alike if self._taken(waiting[0].pending[alike[0]].request, now) else []
+        return alike if self._is_exhausted(waiting[0].pending[alike[0]].request, now) else []
 
     def _all_up(self) -> bool:
-        if self._up_in[0] != self.scheduler.generation:
-            self._up_in = (self.scheduler.generation, 0 not in self.graph.up)
-        return self._up_in[1]
+        if self._all_up_known[0] != self.scheduler.generation:
+            self._all_up_known = (self.scheduler.generation, 0 not in self.graph.up)
+        return self._all_up_known[1]
 
-    def _taken(self, request: JobRequest, now: int) -> bool:
+    def _is_exhausted(self, request: JobRequest, now: int) -> bool:
         """Whether all of some type that a request needs is in use."""
         root = self.graph.root
         wanted = {part.type for top in request.resources for part in _parts(top)}
@@ -337,7 +337,7 @@ class Pool:
                 queue.hand_over(jobid, successor)
                 del self.where[successor], self.held[jobid]
                 self.fair.forget(jobid)
-                self._hold(successor, Held(held.shares, expiration, held.queue), allocation)
+                self._enter(successor, Held(held.shares, expiration, held.queue), allocation)
                 return True
         if successor in self.where:
             self._withdraw(successor)
@@ -351,10 +351,10 @@ class Pool:
         # The resources are free: they were released above, and all reservations are dropped.
         taken = self.scheduler.enter(successor, allocation.selection, now, end, False)
         self._queue(held.queue).hold(successor, taken)
-        self._hold(successor, Held(held.shares, expiration, held.queue), taken)
+        self._enter(successor, Held(held.shares, expiration, held.queue), taken)
         return True
 
-    def _hold(self, jobid: int, held: Held, allocation: Allocation) -> None:
+    def _enter(self, jobid: int, held: Held, allocation: Allocation) -> None:
         """Enter the resources of a job that was pending."""
         self.held[jobid] = held
         self._will_end(jobid, allocation)

@@ -234,8 +234,8 @@ class Scheduler:
         """Tell the job manager the successors, if they are certain."""
         pool = self._pool()
         ids = [] if pool.unfinished else pool.successors(_SUCCESSORS, self.now)
-        told = list(self.named)
-        if ids != told and (len(told) < _SUCCESSORS // 2 or ids[: len(told)] != told):
+        named = list(self.named)
+        if ids != named and (len(named) < _SUCCESSORS // 2 or ids[: len(named)] != named):
             self.named = deque(ids)
             self.ctx.call("job-manager.sched-successors", {"ids": ids, "expiration": self.expiration})
 
