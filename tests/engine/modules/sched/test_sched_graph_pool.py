@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,11 +17,19 @@ from headrace.formats.spec.rset import ResourceSet
 from headrace.sched.graph import Scheduler, parse_jobspec
 from headrace.sched.graph.formats.writers import graph_object, short_graph_object
 from headrace.sched.graph.model import GraphError
+from headrace.sched.graph.request import JobRequest
 from headrace.sched.queueing.pending import UNLIMITED
 from headrace.sched.queueing.queue import Refused, Started
 
 POLICIES = ["fcfs", "easy", "conservative", "hybrid"]
 NOW = 1_700_000_000
+
+
+def request(pool: Pool, jobspec: dict[str, Any]) -> JobRequest:
+    """As the module reads the request of a job that is submitted."""
+    system = jobspec["attributes"]["system"]
+    resources, constraints = (json.dumps(part).encode() for part in (jobspec["resources"], system.get("constraints")))
+    return pool.requests.of_parts(resources, system.get("duration") or 0, constraints)
 
 
 def r_of(nodes: int, cores: int = 4, gpus: int = 0, hosts: str = "") -> dict[str, Any]:
@@ -114,7 +123,7 @@ class TestGraphs:
         pool = Pool(r, read({}))
         assert sorted(pool.nodes.vertex) == [0, 1]
         pool.set_up(0b11)
-        pool.submit(1, pool.requests.of_jobspec(slots(8)), 16, "")
+        pool.submit(1, request(pool, slots(8)), 16, "")
         assert run(pool) == [1]
         assert pool.held[1].shares == (Share(0, 0b1111, 0), Share(1, 0b1111, 0))
 
@@ -123,7 +132,7 @@ class TestGraphs:
         assert "core" not in str(r["scheduling"])
         pool = Pool(r, read({}))
         pool.set_up(0b11)
-        pool.submit(1, pool.requests.of_jobspec(slots(8)), 16, "")
+        pool.submit(1, request(pool, slots(8)), 16, "")
         assert run(pool) == [1]
 
     def test_nodes_that_r_leaves_out_are_left_out_of_its_graph(self) -> None:
@@ -145,7 +154,7 @@ class TestGraphs:
         pool = Pool(r_of(3, hosts="here,here,here"), read({}))
         pool.set_up(0b111)
         for job in range(3):
-            pool.submit(job, pool.requests.of_jobspec(slots(4)), 16, "")
+            pool.submit(job, request(pool, slots(4)), 16, "")
         run(pool)
         assert [pool.held[job].shares[0].rank for job in range(3)] == [0, 1, 2]
 
@@ -153,14 +162,14 @@ class TestGraphs:
 class TestRequests:
     def test_equal_requests_are_one_object(self) -> None:
         pool = pool_of(1)
-        assert pool.requests.of_jobspec(slots(2, duration=10)) is pool.requests.of_jobspec(slots(2, duration=10))
-        assert pool.requests.of_jobspec(slots(2, duration=10)) is not pool.requests.of_jobspec(slots(2))
+        assert request(pool, slots(2, duration=10)) is request(pool, slots(2, duration=10))
+        assert request(pool, slots(2, duration=10)) is not request(pool, slots(2))
 
     def test_parts_of_a_second_are_a_time_limit_too(self) -> None:
         pool = pool_of(1)
-        assert pool.requests.of_jobspec(slots(1, duration=0.5)).duration == 1
-        assert pool.requests.of_jobspec(slots(1, duration=2.5)).duration == 3
-        assert pool.requests.of_jobspec(slots(1)).duration == UNLIMITED
+        assert request(pool, slots(1, duration=0.5)).duration == 1
+        assert request(pool, slots(1, duration=2.5)).duration == 3
+        assert request(pool, slots(1)).duration == UNLIMITED
 
 
 actions = st.lists(
@@ -196,7 +205,7 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
         held, waiting = sorted(pool.held), sorted(pool.where)
         if name == "submit":
             job += 1
-            pool.submit(job, pool.requests.of_jobspec(slots(a, cores=b, duration=c)), 16, ("", "batch")[a % 2])
+            pool.submit(job, request(pool, slots(a, cores=b, duration=c)), 16, ("", "batch")[a % 2])
         elif name == "free" and held:
             assert pool.free(held[a % len(held)])
         elif name == "inherit" and held:
@@ -241,5 +250,5 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
     assert pool.scheduler.jobs == {}
     pool.set_up(pool.nodes.all)
     everything = 4 * pool.nodes.all.bit_count()
-    pool.submit(job + 1, pool.requests.of_jobspec(slots(everything)), 16, "")
+    pool.submit(job + 1, request(pool, slots(everything)), 16, "")
     assert run(pool, now) == [job + 1]

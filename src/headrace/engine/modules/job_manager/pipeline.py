@@ -128,7 +128,6 @@ class Pipeline:
         self._texts_saved = 0
         self._soon = False
         self._saving = False
-        self._illegible = 0
         # The time at which a failed checkpoint is retried.
         self._overdue = 0.0
 

@@ -48,8 +48,6 @@ class Reasons:
         self._places: dict[int, Place] = {}
         self._rest: Iterator[tuple[int, Place] | None] | None = None
         self._begun = -inf
-        # The number of the slice; the scheduler's state does not change within a slice.
-        self.slice = 0
 
     def ask(self, msg: Message) -> None:
         """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}. An estimate is missing if
@@ -62,7 +60,6 @@ class Reasons:
 
     def _work(self) -> None:
         """Work for one slice."""
-        self.slice += 1
         now = self._ctx.monotonic
         until = now() + _SLICE
         while self._asks and now() < until:

@@ -54,14 +54,11 @@ class Requests:
         self._graph = graph
         self._found: BoundedCache[JobRequest] = BoundedCache()
 
-    def of_jobspec(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """The request of a jobspec. Raises RequestError or ConstraintError."""
-        system = js.system(jobspec)  # type: ignore[arg-type]
-        texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
-        return self.of_parts(texts[0], system.get("duration") or 0, texts[1])
-
     def uncached(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """As `of_jobspec`, without the cache: for a question about a job that is not submitted."""
+        """The request of a jobspec, for a question about a job that is not submitted: it is not cached.
+
+        Raises RequestError or ConstraintError.
+        """
         system = js.system(jobspec)  # type: ignore[arg-type]
         return self._read(jobspec["resources"], system.get("duration") or 0, system.get("constraints"))
 
