@@ -50,7 +50,7 @@ class Allocations:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        # The scheduler has said hello and takes requests.
+        # True once a scheduler has recovered the running jobs and takes requests.
         self.ready = False
         # The number of requests without a response from the scheduler.
         self.pending = 0
@@ -84,6 +84,7 @@ class Allocations:
             self.core.effects.append(Annotated(job))
 
     def ask(self, job: Job) -> None:
+        """Send the request of a job."""
         self.core.trace(job, "alloc-request")
         self.successors.asked(job)
         job.alloc_pending = True
@@ -91,6 +92,7 @@ class Allocations:
         self.core.requests.append(Alloc(job))
 
     def cancel(self, job: Job) -> None:
+        """Cancel the request of a job, once; the response to it is still to come."""
         if not job.alloc_canceled:
             job.alloc_canceled = True
             self.core.requests.append(Cancel(job.id))
@@ -169,6 +171,7 @@ class Allocations:
             self.limited.fill()
 
     def forget_annotations(self, job: Job) -> None:
+        """Remove what a scheduler annotated, such as the reason of a job that waits no more."""
         if job.annotations and "sched" in job.annotations:
             job.annotations = merged(job.annotations, {"sched": None})
             self.core.effects.append(Annotated(job))
