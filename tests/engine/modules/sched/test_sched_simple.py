@@ -21,8 +21,15 @@ Jobspec = dict[str, Any]
 class World(sched_world.World):
     """With the scheduler under flux-core's name."""
 
-    def __init__(self, broker: Any, r: dict[str, Any], up: str = "0-3", running: Iterable[dict[str, Any]] = ()) -> None:
-        super().__init__(broker, module=sched_simple, r=r, up=up, running=running)
+    def __init__(
+        self,
+        broker: Any,
+        r: dict[str, Any],
+        up: str = "0-3",
+        running: Iterable[dict[str, Any]] = (),
+        args: Iterable[str] = (),
+    ) -> None:
+        super().__init__(broker, *args, module=sched_simple, r=r, up=up, running=running)
 
     def note(self, job: int) -> str:
         return str(self.answers[job][-1]["note"])
@@ -373,5 +380,35 @@ def test_an_argument_that_means_nothing_is_refused(in_broker: Run, arg: str, say
         with pytest.raises(RpcError) as refused:
             broker.load(sched_simple, arg)
         assert (refused.value.errnum, refused.value.text) == (errno.EINVAL, says)
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("mode", "placed"),
+    [("worst-fit", "0 1 2 3 0 1"), ("best-fit", "0 0 1 1 2 2"), ("first-fit", "0 0 1 1 2 2")],
+)
+def test_the_alloc_mode_says_which_nodes_slots_go_to_first(in_broker: Run, mode: str, placed: str) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, four_nodes(), args=(f"alloc-mode={mode}",))
+        for job in range(6):
+            world.submit(job, jobspec())
+        await world.settle()
+        assert " ".join(world.ranks(job) for job in range(6)) == placed
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(("mode", "rank"), [("best-fit", "2"), ("worst-fit", "1"), ("first-fit", "0")])
+def test_best_fit_takes_the_fullest_node_worst_fit_the_emptiest(in_broker: Run, mode: str, rank: str) -> None:
+    async def scenario(broker: Any) -> None:
+        r = four_nodes(R_lite=[{"rank": "0-2", "children": {"core": "0-3"}}], nodelist=["node[0-2]"])
+        world = World(broker, r, up="0-2", args=(f"alloc-mode={mode}",))
+        for job, (cores, node) in enumerate([(1, "0"), (3, "2")]):
+            world.submit(job, jobspec(cores=cores, constraints={"ranks": [node]}))
+        await world.settle()
+        world.submit(9, jobspec())
+        await world.settle()
+        assert world.ranks(9) == rank
 
     in_broker(scenario)

@@ -17,7 +17,7 @@ NAME = "sched-simple"
 # The number of requests that the job manager sends at a time by default, as with flux-core's scheduler.
 _QUEUE_DEPTH = 8
 # The match policy for each `alloc-mode`; the first is the default.
-_MATCH_POLICIES = {"worst-fit": "lonode", "best-fit": "lonode", "first-fit": "lonode"}
+_MATCH_POLICIES = {"worst-fit": "spread", "best-fit": "packed", "first-fit": "lonode"}
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
