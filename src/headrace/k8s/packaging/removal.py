@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..objects.conditions import holds
 from ..objects.kinds import APISERVICES, PROGRAM_LABEL, Kind
 from ..progress import News
 from ..runtime.api import Api, ApiError
@@ -106,8 +107,7 @@ async def kinds_served(api: Api) -> list[Served]:
 
 
 def _is_available(api_service: Object) -> bool:
-    conditions = (api_service.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)
+    return holds(api_service.get("status"), "Available")
 
 
 class Removal:
