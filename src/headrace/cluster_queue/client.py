@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.conditions import condition
 from headrace.k8s.objects.kinds import EVENTS, PODS, Kind
 from headrace.k8s.objects.timestamps import seconds_of
 from headrace.k8s.runtime.api import Api, ApiError
@@ -122,7 +123,7 @@ def _waits(job: Object) -> bool:
 def _grows(job: Object) -> bool:
     """Whether a job that has nodes waits in its queue for more; over its quota it waits outside the order."""
     status = status_of(job)
-    over = any(one["type"] == "Quota" and one["status"] == "False" for one in status.get("conditions") or ())
+    over = condition(status, "Quota").get("status") == "False"
     return status.get("state") not in _OVER and bool(status.get("waits")) and not over
 
 

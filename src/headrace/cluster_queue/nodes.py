@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace.k8s.objects.conditions import holds
 from headrace.sched.graph import Graph
 from headrace.sched.graph.model import MAX_SIZE
 from headrace.sched.graph.selection import Selection
@@ -94,8 +95,7 @@ def is_usable(node: Object) -> bool:
 
 def is_ready(node: Object) -> bool:
     """Whether the node's kubelet answers, and so starts and ends pods."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return holds(node.get("status"), "Ready")
 
 
 def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:

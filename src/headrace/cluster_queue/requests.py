@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
+from headrace.k8s.objects.conditions import condition
 from headrace.k8s.objects.quantities import quantity
 
 Object = dict[str, Any]
@@ -49,10 +50,7 @@ def amounts_of(spec: Object, status: Object | None = None) -> dict[str, int]:
 
 def _of_containers(spec: Object, status: Object) -> _Exact:
     """Containers run together, and with the sidecars that were started before them; init containers one by one."""
-    keeps = any(
-        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
-        for one in status.get("conditions") or ()
-    )
+    keeps = condition(status, "PodResizePending").get("reason") == "Infeasible"
     found: _Exact = {}
     statuses = _by_name(status.get("containerStatuses"))
     for one in spec.get("containers") or ():

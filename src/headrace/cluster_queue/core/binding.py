@@ -6,6 +6,7 @@ from math import inf
 from typing import Any
 
 from headrace.formats.spec import duration as durations
+from headrace.k8s.objects.conditions import condition
 
 from ..admission import is_bound_here
 from .cluster_queue import ClusterQueue
@@ -78,7 +79,5 @@ def _pinned_at(job: Job, pod: Object) -> float:
 def _why_not_bound(pod: Object, limit: str) -> str:
     if is_bound_here(pod):
         return f"in {limit}: its node {node_of(pod)} has no room for it"
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
-    why = next((str(one) for one in told if one), "it does not say why")
+    why = condition(pod.get("status"), "PodScheduled").get("message") or "it does not say why"
     return f"by kube-scheduler in {limit}: {why}"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.conditions import condition
 from headrace.k8s.objects.timestamps import seconds_of
 
 from ..workloads import group
@@ -124,7 +125,7 @@ def facts_of(uid: str, fluxjob: Object) -> Facts | None:
     owners = meta.get("ownerReferences") or ({"kind": "External"},)
     nodes = len(Hostlist.parse(told.get("nodes", "")))
     freed = len(Idset.parse(told.get("freed", "")))
-    released: Object = next((one for one in told.get("conditions") or () if one["type"] == "Released"), {})
+    released = condition(told, "Released")
     was_requeued = released.get("reason") == REQUEUED
     return Facts(
         uid=f"{uid}/{jobid}" if is_group else uid,

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.conditions import condition
 from headrace.k8s.objects.timestamps import seconds_of, text_of
 
 from ..names import FLUXJOBS, JOBID
@@ -208,18 +209,14 @@ def waits_in(told: Object) -> list[Wait]:
 
 def _why_released(state: State, before: Object) -> str:
     """The reason of the condition Released. It tells a job that waits anew from one that has never had nodes."""
-    was = _condition_of("Released", before)
+    was = condition(before, "Released")
     has_been = was.get("status") == "True" or was.get("reason") == REQUEUED
     return REQUEUED if state is State.HELD and has_been else state.value
 
 
-def _condition_of(name: str, status: Object) -> Object:
-    return next((one for one in status.get("conditions") or () if one["type"] == name), {})
-
-
 def _condition(name: str, holds: bool, reason: str, message: str, before: Object, now: float) -> Object:
     status = "True" if holds else "False"
-    was = _condition_of(name, before)
+    was = condition(before, name)
     since = was.get("lastTransitionTime") if was.get("status") == status else None
     told = {"message": message} if message else {}
     return {"type": name, "status": status, "reason": reason, **told, "lastTransitionTime": since or text_of(now)}

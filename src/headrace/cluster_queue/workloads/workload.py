@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from headrace.k8s.objects.conditions import Ended, is_suspended
 from headrace.k8s.objects.kinds import Kind
 from headrace.k8s.objects.timestamps import seconds_of
 
@@ -105,7 +106,7 @@ class WorkloadKind(NamedTuple):
         return bool(self.controller) and value_at(item, self.managed_by) not in (None, "", self.controller)
 
     def is_suspended(self, item: Object) -> bool:
-        return value_at(item, self.suspend) is True if self.suspend else False
+        return is_suspended(item, self.suspend)
 
     def suspended(self) -> Object:
         """The merge patch that keeps an object from having pods."""
@@ -151,9 +152,9 @@ def value_at(item: Object, path: tuple[str, ...]) -> Any:
     return value
 
 
-def told_in(part: Object) -> str:
-    """What a status, or a condition of one, tells by its `reason` and `message`; "" for nothing."""
-    return ": ".join(str(part[key]) for key in ("reason", "message") if part.get(key))
+def end_text(end: Ended | None) -> str:
+    """The `end` of a Demand."""
+    return "" if end is None else "Finished" if end.succeeded else "Failed"
 
 
 def with_value(item: Object | None, path: tuple[str, ...], value: Any) -> Object:
