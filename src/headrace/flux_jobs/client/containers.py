@@ -15,6 +15,7 @@ from msgspec import Struct
 from headrace.flux_jobs.client.jobs import find as find_job
 from headrace.flux_jobs.client.jobs import kind_and_name
 from headrace.k8s.client.log_lines import Lines
+from headrace.k8s.objects import conditions
 from headrace.k8s.objects.kinds import MINICLUSTERS, PODS
 from headrace.k8s.progress import News
 from headrace.k8s.runtime.api import Api, ApiError, Unreachable
@@ -206,8 +207,8 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
 
 def _is_lost(pod: Object, chosen: Chosen) -> bool:
     """Whether Kubernetes has declared a pod failed without knowing of the container's end, as after an eviction."""
-    failed = (pod.get("status") or {}).get("phase") == "Failed"
-    return failed and "terminated" not in _state(pod, chosen.of_pod)
+    end = conditions.ended(PODS, pod)
+    return end is not None and end.failed and "terminated" not in _state(pod, chosen.of_pod)
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
@@ -227,7 +228,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str
     state, text = state_of(pod, chosen.of_pod)
     if state != "waiting":
         raise exc
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if conditions.has_ended(PODS, pod):
         raise NotRunningError(f"{text}, and has ended without")
     if not follow:
         raise NotRunningError(f"{text}; headrace mini logs -f {chosen.argument} waits for it")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.k8s.objects.conditions import has_ended, is_suspended, job_end
 from headrace.k8s.objects.kinds import EVENTS, JOBS
 from headrace.k8s.runtime.api import Api, ApiError
 from headrace.minicluster.client.clusters import NotFoundError
-from headrace.minicluster.operator.core.job_end import is_over, job_end
 from headrace.minicluster.operator.core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
 
 from ..operator import names
@@ -132,7 +132,7 @@ def as_minicluster(job: Object) -> Object:
 def _status(job: Object, size: int) -> Object:
     status, told, end = job.get("status") or {}, _told(job), job_end(job)
     times = {"created": job["metadata"].get("creationTimestamp", "")}
-    if told and end and is_over(job):
+    if told and end and has_ended(JOBS, job):
         found: Object = {"phase": FAILED if end.failed else FINISHED, "ready": f"0/{size}"}
         found.update(reason=told.get("reason", ""), times=told.get("times") or times)
         return {**found, "exitCode": told["exit"]} if "exit" in told else found
@@ -141,7 +141,7 @@ def _status(job: Object, size: int) -> Object:
         if (job["metadata"].get("labels") or {}).get(LABEL_KEY) != LABEL_VALUE:
             reason = f"an ordinary Job, without the label {LABEL_KEY}: {LABEL_VALUE}"
         return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
-    if (job.get("spec") or {}).get("suspend"):
+    if is_suspended(job):
         return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
     if end:
         how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"

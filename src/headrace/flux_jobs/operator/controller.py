@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from headrace.k8s.objects.conditions import job_end
 from headrace.k8s.objects.kinds import JOBS, PODS, SECRETS, SERVICES, Kind
 from headrace.k8s.runtime.api import ApiError, is_namespace_ending
 from headrace.k8s.runtime.cache import Key, key_of, owner_of
@@ -20,7 +21,6 @@ from headrace.k8s.runtime.watches import Selection
 from headrace.k8s.runtime.writes import Taken
 from headrace.minicluster.api.pod_plan import PodPlan
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.job_end import job_end
 from headrace.minicluster.operator.execute import Executor
 from headrace.minicluster.operator.keys import fresh_keys
 from headrace.minicluster.operator.links import Keys, Links, address_of, link_keys

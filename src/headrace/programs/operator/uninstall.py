@@ -13,12 +13,12 @@ from typing import Any
 
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
 from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.objects.conditions import job_end
 from headrace.k8s.objects.kinds import APISERVICES, JOBS, LEASES, MINICLUSTERS, PODS, SECRETS, Kind, api_service_name
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal
 from headrace.k8s.runtime.lease import seconds_fresh
 from headrace.minicluster.client.clusters import other_manager, release
 from headrace.minicluster.operator import names
-from headrace.minicluster.operator.core.job_end import job_end
 from headrace.minicluster.operator.operator_names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
 
 from .install import AUTHORITY, Install, objects, user_roles
