@@ -108,7 +108,7 @@ def _names(text: str) -> Tuple[str, ...]:
 def _manifests(options: Namespace) -> int:
     from headrace.cli.common import unpublished_images
     from headrace.programs.operator.install import Install
-    from headrace.programs.operator.install_files import install_file
+    from headrace.programs.operator.package import PACKAGE
 
     unpublished_images.notice(
         *(name for name, given in (("--image", options.image), ("--view-image", options.view_image)) if not given)
@@ -122,7 +122,7 @@ def _manifests(options: Namespace) -> int:
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
-    print(install_file(install), end="")
+    print(PACKAGE.install_file(install), end="")
     return 0
 
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 from headrace.cluster_queue.workloads import KINDS
-from headrace.programs.cluster_queue.install import Install, check, objects
+from headrace.programs.cluster_queue.install import Install, check
+from headrace.programs.cluster_queue.package import PACKAGE
 
 
 def one(kind: str, install: Install | None = None, name: str = "headrace-fluxqueue") -> dict:
     (found,) = (
-        item for item in objects(install or Install()) if (item["kind"], item["metadata"]["name"]) == (kind, name)
+        item
+        for item in PACKAGE.objects(install or Install())
+        if (item["kind"], item["metadata"]["name"]) == (kind, name)
     )
     return found
 

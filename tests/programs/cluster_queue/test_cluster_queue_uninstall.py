@@ -11,7 +11,8 @@ from typing import Any, cast
 from headrace.k8s.objects.kinds import Kind
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Removal
 from headrace.k8s.runtime.api import Api, ApiError, Listing
-from headrace.programs.cluster_queue.install import Install, objects
+from headrace.programs.cluster_queue.install import Install
+from headrace.programs.cluster_queue.package import PACKAGE
 from headrace.programs.cluster_queue.uninstall import declared, uninstall
 
 Object = dict[str, Any]
@@ -29,7 +30,7 @@ def test_each_object_of_each_install_is_known_by_its_label_and_name() -> None:
         ("", "Secret", "headrace-fluxqueue-webhook"),
     }
     for strict, grpc, claim in product((True, False), (True, False), ("", "disk")):
-        for one in objects(Install(namespace="tools", strict=strict, grpc=grpc, store_claim=claim)):
+        for one in PACKAGE.objects(Install(namespace="tools", strict=strict, grpc=grpc, store_claim=claim)):
             assert key(one) in known or one["kind"] == NAMESPACE
             labels = one["metadata"].get("labels") or {}
             assert one["kind"] == DEFINITION or labels["app.kubernetes.io/name"] == "headrace-fluxqueue"

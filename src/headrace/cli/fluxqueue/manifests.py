@@ -66,7 +66,7 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     from headrace.programs.cluster_queue.install import Install, check
-    from headrace.programs.cluster_queue.install_files import install_file
+    from headrace.programs.cluster_queue.package import PACKAGE
 
     unpublished_images.notice(*([] if options.image else ["--image"]))
     given = {name: getattr(options, name) for name in Install.__struct_fields__ if hasattr(options, name)}
@@ -75,5 +75,5 @@ def main(options: Namespace) -> int:
         check(install)
     except ValueError as exc:
         raise CommandError(str(exc)) from None
-    print(install_file(install), end="")
+    print(PACKAGE.install_file(install), end="")
     return 0

@@ -37,7 +37,8 @@ from headrace.k8s.objects.kinds import LEASES, MUTATING, PODS, SECRETS
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal
 from headrace.k8s.runtime.api import ApiError
 
-from .install import Install, objects
+from .install import Install
+from .package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -60,7 +61,7 @@ def declared() -> list[Object]:
         {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
         for kind, name in ((SECRETS, WEBHOOK), (LEASES, FLUXQUEUE))
     ]
-    return [*objects(Install(strict=True, grpc=True)), *own]
+    return [*PACKAGE.objects(Install(strict=True, grpc=True)), *own]
 
 
 async def uninstall(removal: Removal, delete_queues: bool) -> None:

@@ -21,7 +21,8 @@ from headrace.minicluster.client.clusters import other_manager, release
 from headrace.minicluster.operator import names
 from headrace.minicluster.operator.operator_names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
 
-from .install import AUTHORITY, Install, objects, user_roles
+from .install import AUTHORITY, Install, user_roles
+from .package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -36,7 +37,7 @@ def declared() -> list[Object]:
     found = [
         one
         for watched, cert_manager in product(((), ("team",)), (True, False))
-        for one in objects(
+        for one in PACKAGE.objects(
             Install(
                 watched=watched, cert_manager=cert_manager, network_policies=("team",), trainer=True, metrics_api=True,
                 flux_operator_namespace="operator-system",
@@ -64,7 +65,7 @@ async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
     await _release(removal)
     await removal.until_gone([*clusters, *pods])
     rest = [one for one in removal.items if one.kind.kind not in (*_ADMISSION, _PROGRAM, DEFINITION, NAMESPACE)]
-    for_users = {role["metadata"]["name"] for role in user_roles()}
+    for_users = {role["metadata"]["name"] for role in user_roles(Install())}
     of_definition = [*(one for one in rest if one.name in for_users), *removal.of(DEFINITION)]
     await removal.delete(one for one in rest if one not in of_definition)
     if not await _keeps_definition(removal):

@@ -1,14 +1,11 @@
-"""The cluster queue's Helm chart (`kube.helm_templates`). Pure."""
+"""The install files, the kustomize base and the Helm chart of the cluster queue. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 from headrace.cluster_queue.crd import definitions
 from headrace.cluster_queue.names import DEFAULT_QUEUE, FLUXQUEUE
-from headrace.cluster_queue.policies import order_policy
 from headrace.k8s.packaging.helm_templates import (
     NAME,
     OPTIONAL_NAME,
@@ -17,17 +14,11 @@ from headrace.k8s.packaging.helm_templates import (
     Placeholders,
     Switches,
     Value,
-    chart_file,
-    either,
-    kept,
-    schema,
-    template,
-    values_text,
 )
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, RESOURCES
-from headrace.k8s.packaging.yaml_text import yaml_text
+from headrace.k8s.packaging.package import File, Package
 
-from .install import GRPC_RESOURCES, Install, access, policies, webhook, workload
+from .install import GRPC_RESOURCES, Install, access, component, order, policies, webhook, workload
 
 Object = dict[str, Any]
 
@@ -135,6 +126,7 @@ _TEMPLATED = Install(
     replicas="<replicas>",
     resources="<resources>",
     failure_policy="<policy>",
+    strict=True,
     store="<url>",
     store_secret="<password>",
     store_claim="<claim>",
@@ -154,25 +146,21 @@ _SWITCHES: Switches = (
 )
 
 
-def helm_chart() -> dict[str, str]:
-    """The files of the chart: text by path."""
-    return {
-        "Chart.yaml": chart_file(FLUXQUEUE, "The cluster queue of Headrace: pods wait their turn"),
-        "values.yaml": values_text(VALUES),
-        "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
-        "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(one) for one in definitions()]), ""),
-        "templates/rbac.yaml": _template(lambda install: [*policies(install), *access(install)]),
-        "templates/order.yaml": either(
-            "$.Values.strict", _template(lambda install: order_policy(install.namespace)), ""
-        ),
-        "templates/fluxqueue.yaml": _template(workload, _SWITCHES),
-        "templates/webhook.yaml": _template(webhook),
-    }
-
-
-def values_schema() -> Object:
-    return schema(FLUXQUEUE, VALUES, RULES)
-
-
-def _template(build: Callable[[Install], list[Object]], switches: Switches = ()) -> str:
-    return template(_TEMPLATED, build, switches, _PLACEHOLDERS)
+PACKAGE = Package(
+    name=FLUXQUEUE,
+    description="The cluster queue of Headrace: pods wait their turn",
+    source="src/headrace/programs/cluster_queue/install.py",
+    defaults=Install(),
+    files=(
+        File("crd", lambda install: definitions(), value="$.Values.crd"),
+        File("namespace", lambda install: [component(install).namespace_object()], in_chart=False),
+        File("rbac", lambda install: [*policies(install), *access(install)]),
+        File("order", order, value="$.Values.strict"),
+        File("fluxqueue", workload, _SWITCHES),
+        File("webhook", webhook),
+    ),
+    values=VALUES,
+    rules=RULES,
+    templated=_TEMPLATED,
+    placeholders=_PLACEHOLDERS,
+)

@@ -1,9 +1,8 @@
-"""The operator's Helm chart (`helm_templates`). Pure."""
+"""The install files, the kustomize base and the Helm chart of the operator. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from headrace.k8s.packaging.helm_templates import (
@@ -14,19 +13,23 @@ from headrace.k8s.packaging.helm_templates import (
     Placeholders,
     Switches,
     Value,
-    chart_file,
-    either,
-    kept,
-    schema,
-    template,
-    values_text,
 )
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, RESOURCES
-from headrace.k8s.packaging.yaml_text import yaml_text
+from headrace.k8s.packaging.package import File, Package
 from headrace.minicluster.operator.crd import definition
 from headrace.minicluster.operator.operator_names import OPERATOR
 
-from .install import Install, access, network_policies, trainer, user_roles, webhook, workload
+from .install import (
+    Install,
+    access,
+    component,
+    metrics_api_access,
+    network_policies,
+    trainer,
+    user_roles,
+    webhook,
+    workload,
+)
 
 Object = dict[str, Any]
 
@@ -106,6 +109,7 @@ _TEMPLATED = Install(
     network_policies=("<guarded>",),
     cluster_domain="<domain>",
     flux_operator_namespace="<other>",
+    trainer=True,
 )
 _SWITCHES: Switches = (
     ("$.Values.watchNamespaces", {}, {"watched": ()}),
@@ -118,27 +122,35 @@ _ROLES_SWITCHES: Switches = (
     ("$.Values.fluxOperatorNamespace", {}, {"flux_operator_namespace": ""}),
     *_METRICS_SWITCH,
 )
-_PLACEHOLDERS = Placeholders(_WORDS, _OPTIONAL, _LISTS)
+
+PACKAGE = Package(
+    name=OPERATOR,
+    description="The operator of Headrace: MiniClusters on Kubernetes",
+    source="src/headrace/programs/operator/install.py",
+    defaults=Install(),
+    files=(
+        File("crd", lambda install: [definition()], value="$.Values.crd"),
+        File("namespace", lambda install: [component(install).namespace_object()], in_chart=False),
+        File("rbac", lambda install: [*access(install), *user_roles(install)], _ROLES_SWITCHES),
+        File("operator", workload, (*_SWITCHES[1:], *_METRICS_SWITCH)),
+        File("webhook", webhook, _SWITCHES),
+        File("network-policy", network_policies),
+        File("trainer", trainer, _SWITCHES[:1], value="$.Values.trainer.enabled"),
+    ),
+    values=VALUES,
+    templated=_TEMPLATED,
+    placeholders=Placeholders(_WORDS, _OPTIONAL, _LISTS),
+)
 
 
-def helm_chart() -> dict[str, str]:
-    """The files of the chart: text by path."""
-    return {
-        "Chart.yaml": chart_file(OPERATOR, "The operator of Headrace: MiniClusters on Kubernetes"),
-        "values.yaml": values_text(VALUES),
-        "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
-        "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(definition())]), ""),
-        "templates/rbac.yaml": _template(lambda install: [*access(install), *user_roles()], _ROLES_SWITCHES),
-        "templates/operator.yaml": _template(workload, (*_SWITCHES[1:], *_METRICS_SWITCH)),
-        "templates/webhook.yaml": _template(lambda install: webhook(install) if install.webhook else []),
-        "templates/network-policy.yaml": _template(network_policies, ()),
-        "templates/trainer.yaml": either("$.Values.trainer.enabled", _template(trainer, _SWITCHES[:1]), ""),
+def kustomize_metrics_api() -> dict[str, str]:
+    """The files of a kustomize component that has the operator of the base serve autoscalers: text by path."""
+    option = {"op": "add", "path": "/spec/template/spec/containers/0/command/-", "value": "--metrics-api"}
+    head: Object = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": ["rbac.yaml"],
+        "patches": [{"target": {"kind": "Deployment", "name": OPERATOR}, "patch": json.dumps([option])}],
     }
-
-
-def values_schema() -> Object:
-    return schema(OPERATOR, VALUES)
-
-
-def _template(build: Callable[[Install], list[Object]], switches: Switches = _SWITCHES) -> str:
-    return template(_TEMPLATED, build, switches, _PLACEHOLDERS)
+    files = {"kustomization.yaml": [head], "rbac.yaml": metrics_api_access(Install(metrics_api=True))}
+    return PACKAGE.kustomize_files(files)
