@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.k8s.metrics_api.pages import DEMAND_NODES
 from headrace.k8s.objects.kinds import MINICLUSTERS, Kind
-
-from .metrics.numbers import DEMAND
 
 Object = dict[str, Any]
 
@@ -32,7 +31,7 @@ def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds
         raise ValueError(f"the smallest size is {smallest}, it must be from 1 to the largest, {largest}")
     target = {"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind, "name": name}
     wanted = {"type": "AverageValue", "averageValue": "1"}
-    measured = {"metric": {"name": DEMAND}, "describedObject": target, "target": wanted}
+    measured = {"metric": {"name": DEMAND_NODES}, "describedObject": target, "target": wanted}
     return {
         "apiVersion": AUTOSCALERS.api_version,
         "kind": AUTOSCALERS.kind,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.formats.spec.job_state import STATE_BITS
+from headrace.k8s.metrics_api.pages import DEMAND_NODES, IDLE_SECONDS, JOBS, NODES_UP
 from headrace.k8s.objects.timestamps import seconds_of
 
 Object = dict[str, Any]
 
-DEMAND = "demand_nodes"
-NAMES = (DEMAND, "idle_seconds", "node_up_count", *(f"job_queue_state_{state}_count" for state in STATE_BITS))
+NAMES = (DEMAND_NODES, IDLE_SECONDS, NODES_UP, *JOBS.values())
 
 
 def numbers(cluster: Object, now: float) -> dict[str, float]:
@@ -24,8 +23,8 @@ def numbers(cluster: Object, now: float) -> dict[str, float]:
     since = status.get("idleSince")
     jobs = status.get("jobs") or {}
     return {
-        DEMAND: status["demandNodes"],
-        "idle_seconds": max(now - seconds_of(since), 0.0) if since else 0.0,
-        "node_up_count": status.get("brokersUp", 0),
-        **{f"job_queue_state_{state}_count": jobs.get(state, 0) for state in STATE_BITS},
+        DEMAND_NODES: status["demandNodes"],
+        IDLE_SECONDS: max(now - seconds_of(since), 0.0) if since else 0.0,
+        NODES_UP: status.get("brokersUp", 0),
+        **{name: jobs.get(state, 0) for state, name in JOBS.items()},
     }
