@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from headrace.k8s.objects.kinds import PODS
-from headrace.k8s.objects.problems import Problem
-from headrace.k8s.objects.refusal import refusal
+from headrace.k8s.objects.problems import Problem, refusal
 from headrace.k8s.runtime.admission.reviews import Review, Verdict
 
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP

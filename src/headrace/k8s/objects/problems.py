@@ -1,11 +1,15 @@
-"""What is wrong with an object: each problem has its path in the document and the rule that is broken. Pure."""
+"""What is wrong with an object: problems, each with its path in the document and the rule that is broken. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
+from .kinds import Kind
+
+# The HTTP status of an object that is refused.
+_INVALID = 422
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
 
@@ -24,3 +28,17 @@ def check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Pr
     """A problem unless `value` is one of `choices`, or "" (not given)."""
     if value and value not in choices:
         yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")
+
+
+def refusal(kind: Kind, name: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    """The Status (metav1.Status) with which admission refuses an object: each problem is a cause with its field, as
+    kubectl shows them.
+    """
+    found = list(problems)
+    causes = [{"reason": "FieldValueInvalid", "field": one.path, "message": one.rule} for one in found]
+    return {
+        "code": _INVALID,
+        "reason": "Invalid",
+        "message": "; ".join(str(one) for one in found),
+        "details": {"name": name, "kind": kind.kind, "group": kind.group, "causes": causes},
+    }
