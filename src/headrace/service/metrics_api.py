@@ -27,9 +27,8 @@ from starlette.routing import Route
 
 import headrace
 from headrace.formats.spec.message import use_json_codec
-from headrace.k8s.metrics_api import documents, pages
-from headrace.k8s.metrics_api.documents import CUSTOM, Described
-from headrace.k8s.metrics_api.pages import DEMAND_NODES, IDLE_SECONDS, NODES_UP, Refused
+from headrace.k8s import metrics_api as api
+from headrace.k8s.metrics_api import CUSTOM, DEMAND_NODES, IDLE_SECONDS, JOB_COUNTS, NODES_UP, Described, Refused
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.credentials import pod_namespace
 from headrace.service.broker_link import Broker
@@ -56,7 +55,7 @@ BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
     "job_queue_state_new_count": lambda numbers: numbers.jobs.get("new", 0),
     **{
         name: lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]
-        for state, name in pages.JOBS.items()
+        for state, name in JOB_COUNTS.items()
     },
     DEMAND_NODES: lambda numbers: numbers.demand,
     IDLE_SECONDS: lambda numbers: numbers.idle,
@@ -144,14 +143,14 @@ def create_app(options: Options) -> Starlette:
     source = Source(options)
     about = Described("Service", "v1", options.namespaces[0], options.service_name)
 
-    async def values(request: pages.Request) -> dict[str, Any]:
+    async def values(request: api.Request) -> dict[str, Any]:
         namespace = request.fields.get("namespace", about.namespace)
         if namespace not in options.namespaces:
             raise Refused(404, f"there are metrics for namespace {about.namespace} only, not for {namespace}")
         metric = request.metric(source.names)
         try:
             found = [(about._replace(namespace=namespace), await source.value(metric))]
-            return documents.custom_values(metric, found, text_of(time.time()), request.path)
+            return api.custom_values(metric, found, text_of(time.time()), request.path)
         except ConnectionError as exc:
             raise Refused(503, str(exc.strerror or exc)) from None
         except Exception as exc:  # whatever users' functions raise
@@ -159,15 +158,15 @@ def create_app(options: Options) -> Starlette:
 
     async def refused(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
-        body = msgspec.json.encode(documents.status(exc.status_code, exc.detail))
+        body = msgspec.json.encode(api.failure(exc.status_code, exc.detail))
         return Response(body, exc.status_code, media_type="application/json")
 
-    path, described = options.api_path.rstrip("/"), pages.constant(_openapi(options.api_path))
-    listing = pages.lists({CUSTOM: [f"services/{name}" for name in source.names]})
+    path, described = options.api_path.rstrip("/"), api.constant(_openapi(options.api_path))
+    listing = api.lists({CUSTOM: [f"services/{name}" for name in source.names]})
     found = {
         "/apis": listing["/apis"],
         path: listing[DEFAULT_PATH],
-        "/openapi/v2": pages.constant({"swagger": "2.0", "info": _INFO, "paths": {}}),
+        "/openapi/v2": api.constant({"swagger": "2.0", "info": _INFO, "paths": {}}),
         **{one: described for one in ("/openapi/v3", f"{path}/schema", f"{path}/openapi/v2", f"{path}/openapi/v3")},
         f"{path}/namespaces/{{namespace}}/metrics/{{metric}}": values,
         f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": values,
@@ -180,10 +179,10 @@ def create_app(options: Options) -> Starlette:
     )
 
 
-def _answering(page: pages.Page) -> Callable[[Request], Any]:
+def _answering(page: api.Page) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
-        asked = pages.Request(request.url.path, request.path_params, request.query_params)
-        status, body = await pages.answer(page, asked)
+        asked = api.Request(request.url.path, request.path_params, request.query_params)
+        status, body = await api.answer(page, asked)
         return Response(body, status, media_type="application/json")
 
     return answer

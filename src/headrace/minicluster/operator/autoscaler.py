@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.k8s.metrics_api.pages import DEMAND_NODES
+from headrace.k8s.metrics_api import DEMAND_NODES
 from headrace.k8s.objects.kinds import MINICLUSTERS, Kind
 
 Object = dict[str, Any]

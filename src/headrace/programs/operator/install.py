@@ -14,7 +14,7 @@ from headrace.flux_jobs.operator.names import ID_LABEL
 from headrace.flux_jobs.operator.updates import WRITTEN
 from headrace.flux_jobs.read import runtimes
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
 from headrace.k8s.objects.kinds import (
     AGGREGATION_NAMESPACE,
     AGGREGATION_READER,

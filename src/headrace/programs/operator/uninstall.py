@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
 from headrace.k8s.objects.conditions import job_end
 from headrace.k8s.objects.kinds import APISERVICES, JOBS, LEASES, MINICLUSTERS, PODS, SECRETS, Kind, api_service_name
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal

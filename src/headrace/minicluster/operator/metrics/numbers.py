@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.k8s.metrics_api.pages import DEMAND_NODES, IDLE_SECONDS, JOBS, NODES_UP
+from headrace.k8s.metrics_api import DEMAND_NODES, IDLE_SECONDS, JOB_COUNTS, NODES_UP
 from headrace.k8s.objects.timestamps import seconds_of
 
 Object = dict[str, Any]
 
-NAMES = (DEMAND_NODES, IDLE_SECONDS, NODES_UP, *JOBS.values())
+NAMES = (DEMAND_NODES, IDLE_SECONDS, NODES_UP, *JOB_COUNTS.values())
 
 
 def numbers(cluster: Object, now: float) -> dict[str, float]:
@@ -26,5 +26,5 @@ def numbers(cluster: Object, now: float) -> dict[str, float]:
         DEMAND_NODES: status["demandNodes"],
         IDLE_SECONDS: max(now - seconds_of(since), 0.0) if since else 0.0,
         NODES_UP: status.get("brokersUp", 0),
-        **{name: jobs.get(state, 0) for state, name in JOBS.items()},
+        **{name: jobs.get(state, 0) for state, name in JOB_COUNTS.items()},
     }

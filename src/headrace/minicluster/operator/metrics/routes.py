@@ -12,9 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace.k8s.metrics_api import documents, pages
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL, Described
-from headrace.k8s.metrics_api.pages import Page, Refused, Request
+from headrace.k8s import metrics_api
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL, Described, Page, Refused, Request
 from headrace.k8s.objects.kinds import MINICLUSTERS
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.admission.aggregation import Refusal
@@ -53,15 +52,15 @@ def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[w
         ]
         if not rows and name != "*":
             raise Refused(404, f"no MiniCluster {fields['namespace']}/{name} runs, so that it has no {metric}")
-        return documents.custom_values(metric, rows, text_of(time.time()), request.path)
+        return metrics_api.custom_values(metric, rows, text_of(time.time()), request.path)
 
     async def external(request: Request) -> Object:
         metric, chosen = request.fields["metric"], request.chosen()
         rows = [({LABEL: one["metadata"]["name"]}, value) for one, value in within(request)]
-        return documents.external_values(metric, [row for row in rows if chosen(row[0])], text_of(time.time()))
+        return metrics_api.external_values(metric, [row for row in rows if chosen(row[0])], text_of(time.time()))
 
     found: dict[str, Page] = {
-        **pages.lists({CUSTOM: [f"{RESOURCE}/{name}" for name in NAMES], EXTERNAL: NAMES}),
+        **metrics_api.lists({CUSTOM: [f"{RESOURCE}/{name}" for name in NAMES], EXTERNAL: NAMES}),
         f"/apis/{CUSTOM}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": custom,
         f"/apis/{EXTERNAL}/namespaces/{{namespace}}/{{metric}}": external,
     }
@@ -75,7 +74,7 @@ def _answering(page: Page, refusal: Refusal) -> Callable[[web.Request], Any]:
 
         why = refusal(request)
         asked = Request(request.path, request.match_info, request.query)
-        status, body = await pages.answer(refused if why else page, asked)
+        status, body = await metrics_api.answer(refused if why else page, asked)
         response = web.Response(status=status, body=body, content_type="application/json")
         if why:
             response.force_close()

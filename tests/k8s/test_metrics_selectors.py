@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.k8s.metrics_api.selectors import selector
+from headrace.k8s.metrics_api import selector
 
 LABELS = {"minicluster": "hello", "team": "blue"}
 

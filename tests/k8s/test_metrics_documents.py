@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.k8s.metrics_api import documents
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL, Described
+from headrace.k8s import metrics_api as documents
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL, Described
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_lists_say_what_is_served() -> None:
     assert documents.group_list(CUSTOM)["groups"][0]["preferredVersion"]["version"] == "v1beta2"
     found = documents.resource_list(EXTERNAL, ["demand_nodes"])
     assert (found["groupVersion"], found["resources"][0]["kind"]) == (EXTERNAL, "ExternalMetricValueList")
-    assert documents.status(404, "no such metric")["reason"] == "NotFound"
+    assert documents.failure(404, "no such metric")["reason"] == "NotFound"

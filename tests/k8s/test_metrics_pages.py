@@ -6,8 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
-from headrace.k8s.metrics_api.pages import Page, Refused, Request, answer, lists
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL, Page, Refused, Request, answer, lists
 
 
 def answered(page: Page, path: str = "/", query: str = "", **fields: str) -> tuple[int, Any]:
