@@ -21,7 +21,7 @@ from headrace.wire.query.listing import Query, list_jobs
 from headrace.wire.query.submission import Caller, jobspec_request
 
 from .build import read_record
-from .errors import NotFoundError
+from .jobs import NotFoundError
 
 _log = logging.getLogger(__name__)
 _END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
