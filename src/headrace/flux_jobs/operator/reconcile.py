@@ -95,7 +95,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     if not observed.owner_known and cluster.options.procs_per_node is None:
         return Actions(read_owner=True)
     if observed.plan is None:
-        plan = objects.plan(cluster, id_of(job), domain)
+        plan = objects.plan(cluster, service=names.service(id_of(job)), domain=domain)
     else:
         # Nothing but the size changes: another version of the operator leaves what runs as it is.
         plan = objects.resized(observed.plan, objects.parallelism(job))

@@ -13,8 +13,7 @@ from headrace.minicluster.api.problems import InvalidMiniCluster
 from headrace.minicluster.api.validate import check, declared
 
 from . import trainjob
-from .cluster import ForeignCluster
-from .expansion import expand
+from .cluster import ForeignCluster, expand
 from .field import Field, InvalidForeign
 from .options import ANNOTATION, Exit, Run, Spread
 

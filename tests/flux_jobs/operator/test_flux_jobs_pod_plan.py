@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from flux_jobs.read.samples import Document, container, job
+from headrace.flux_jobs.operator.objects import plan as make_pod_plan
 from headrace.flux_jobs.read.job import read
-from headrace.flux_jobs.read.pod_plan import make_pod_plan
 from headrace.minicluster.api.pod_plan import PodPlan, decode, encode
 
 
