@@ -16,7 +16,7 @@ from patience import TIMEOUT
 from running_operator import RunningOperator, define_kind, free_port
 
 from headrace.images import oci
-from headrace.images.operator_image import operator_image
+from headrace.images.release_images import operator_image
 from headrace.minicluster.operator.operator_names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
 from headrace.programs.operator.install import Install, configuration, jobs_configuration
 from headrace.programs.operator.package import PACKAGE

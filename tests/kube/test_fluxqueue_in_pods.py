@@ -16,7 +16,7 @@ from running_fluxqueue import Held, nodes_of_queues
 import postgresql
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE
 from headrace.images import oci
-from headrace.images.operator_image import operator_image
+from headrace.images.release_images import operator_image
 from headrace.programs.cluster_queue.install import Install
 from headrace.programs.cluster_queue.package import PACKAGE
 
