@@ -166,10 +166,10 @@ class HeadraceBackend(RuntimeBackend):
                 return found
             if found.status == FAILED:
                 raise RuntimeError(f"TrainJob {name} is Failed: {_standing(self._find(name)).reason}")
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise TimeoutError(f"Timeout waiting for TrainJob {name} to reach status: {status}")
-            time.sleep(min(polling_interval, left))
+            time.sleep(min(polling_interval, remaining))
 
     def delete_job(self, name: str) -> None:
         self._find(name).delete()

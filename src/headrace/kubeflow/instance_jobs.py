@@ -65,9 +65,9 @@ class InstanceJobs:
     def _list(self, query: Query) -> list[InstanceJob]:
         with self.connected() as handle:
             ids = [job["id"] for job in list_jobs(handle, query, [])]
-            unknown = [id for id in ids if id not in self._known]
+            unread = [id for id in ids if id not in self._known]
             calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unknown]
-            for id, call in zip(unknown, calls):
+            for id, call in zip(unread, calls):
                 try:
                     jobspec = json.loads(call.get()["jobspec"])
                 except OSError as exc:

@@ -114,7 +114,7 @@ def test_pods_that_the_queue_would_bind_go_to_their_node_or_are_made_anew() -> N
         ("delete", "replica", ""),
         ("patch", "of-fluence", ""),
     ]
-    left = {name: one.why for one in removal.left for name in one.objects}
+    left = {name: one.why for one in removal.remaining for name in one.objects}
     assert left.keys() == {"pod/alone (namespace team)", "pod/marked (namespace team)"}
     assert all("no other scheduler than FluxionScheduler" in why for why in left.values())
     assert sorted(one.name for one in removal.released) == ["of-fluence", "placed", "replica"]
@@ -126,7 +126,7 @@ def test_what_has_changed_is_tried_again_and_what_is_refused_is_told() -> None:
     removal = removed(server)
     assert [name for _, name, _ in server.writes].count("changes") == 5
     assert [name for _, name, _ in server.writes].count("forbidden") == 1
-    assert [str(one) for one in removal.left] == [
+    assert [str(one) for one in removal.remaining] == [
         "pod/forbidden (namespace team): forbidden is refused",
         "pod/changes (namespace team): changes is refused",
     ]
@@ -136,5 +136,5 @@ def test_a_pod_that_its_user_has_put_on_hold_is_not_released() -> None:
     server = Server(pod("held", annotations={"fluxqueue/hold": "true"}), pod("free"))
     removal = removed(server)
     assert [name for _, name, _ in server.writes] == ["free"]
-    (left,) = removal.left
+    (left,) = removal.remaining
     assert left.objects == ("pod/held (namespace team)",) and "kubectl patch pod NAME" in left.why

@@ -66,9 +66,9 @@ def removed(
             await uninstall(removal)
         except TooLongError as exc:
             late = str(exc)
-        for one in removal.left:
+        for one in removal.remaining:
             said(f"left: {one}")
-        if not (removal.deleted or removal.released or removal.left or late):
+        if not (removal.deleted or removal.released or removal.remaining or late):
             said(f"nothing to remove: this cluster has no {component}")
         if options.json:
             print(json.dumps(_summary(removal, late), indent=2))
@@ -89,6 +89,6 @@ def _summary(removal: Removal, late: str) -> Dict[str, Any]:
     found: Dict[str, Any] = {"dryRun": removal.dry_run}
     for name, items in (("deleted", removal.deleted), ("released", removal.released)):
         found[name] = [{"kind": one.kind.kind, "namespace": one.namespace, "name": one.name} for one in items]
-    found["left"] = [{"objects": list(one.objects), "why": one.why} for one in removal.left]
+    found["left"] = [{"objects": list(one.objects), "why": one.why} for one in removal.remaining]
     found["waitedFor"] = late or None
     return found

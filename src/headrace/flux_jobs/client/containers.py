@@ -159,7 +159,7 @@ async def _followed(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIte
             return
         if trouble:
             news.waits_for(trouble)
-        lines.again()
+        lines.restart()
         is_first = False
 
 
@@ -268,8 +268,8 @@ def _state(pod: Object, container: str) -> Object:
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
     """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
     if chosen.kind != MINICLUSTERS.kind and status_of(cluster).get("phase") == INVALID:
-        again = "delete it, and create it with the label while the operator's webhook answers"
-        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {again}")
+        advice = "delete it, and create it with the label while the operator's webhook answers"
+        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {advice}")
     over = ended(cluster)
     try:
         pod = await _pod_of(api, chosen)
@@ -292,8 +292,8 @@ def _nothing_left(chosen: Chosen, cluster: Object, with_logs: bool) -> str:
     code = status.get("exitCode")
     how = f"{status.get('phase')}, exit code {code}" if code is not None else status.get("phase") or "no exit code"
     logs = f"headrace mini logs {name} shows what it wrote; " if with_logs else ""
-    again = f"headrace mini delete {name}, then apply it"
+    advice = f"headrace mini delete {name}, then apply it"
     if chosen.kind != MINICLUSTERS.kind:
-        again = "delete it, then create it anew"
+        advice = "delete it, then create it anew"
     text = f"{chosen.cluster} has ended ({how}), and no broker is left to connect to"
-    return f"{text}: {logs}to run it again, {again}"
+    return f"{text}: {logs}to run it again, {advice}"

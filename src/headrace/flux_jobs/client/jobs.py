@@ -130,12 +130,12 @@ def as_minicluster(job: Object) -> Object:
 
 
 def _status(job: Object, size: int) -> Object:
-    status, told, end = job.get("status") or {}, _told(job), job_end(job)
+    status, reported, end = job.get("status") or {}, _reported_end(job), job_end(job)
     times = {"created": job["metadata"].get("creationTimestamp", "")}
-    if told and end and has_ended(JOBS, job):
+    if reported and end and has_ended(JOBS, job):
         found: Object = {"phase": FAILED if end.failed else FINISHED, "ready": f"0/{size}"}
-        found.update(reason=told.get("reason", ""), times=told.get("times") or times)
-        return {**found, "exitCode": told["exit"]} if "exit" in told else found
+        found.update(reason=reported.get("reason", ""), times=reported.get("times") or times)
+        return {**found, "exitCode": reported["exit"]} if "exit" in reported else found
     if not id_of(job):
         reason = "the operator's webhook did not see this Job when it was created"
         if (job["metadata"].get("labels") or {}).get(LABEL_KEY) != LABEL_VALUE:
@@ -152,7 +152,7 @@ def _status(job: Object, size: int) -> Object:
     return {"phase": phase, "ready": f"{ready}/{size}", "reason": "", "times": times}
 
 
-def _told(job: Object) -> Object:
+def _reported_end(job: Object) -> Object:
     """What the operator has told of the end; {} before it has, and for what is not the operator's."""
     text = (job["metadata"].get("annotations") or {}).get(names.STATUS_ANNOTATION, "")
     try:

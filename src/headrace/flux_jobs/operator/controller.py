@@ -58,7 +58,7 @@ class _Memory(Struct):
     is_first: bool = False
     """Whether it has made the Secret: no operator before it has asked anything of the lead."""
     ended_lead: Object | None = None
-    told: set[Report] = set()
+    reported: set[Report] = set()
     """The Events of the present start."""
     start: str = ""
     """The uid of the lead's pod of that start."""
@@ -145,7 +145,7 @@ class ForeignClusters:
         job, memory = observed.job, self._memory_of(observed.job)
         start = observed.lead_pod["metadata"].get("uid", "") if observed.lead_pod else ""
         if memory.start != start:
-            memory.start, memory.told = start, set()
+            memory.start, memory.reported = start, set()
         if actions.read_owner:
             await self._read_owner(observed, memory, now)
             return None
@@ -175,9 +175,9 @@ class ForeignClusters:
 
     async def _tell(self, observed: Observed, memory: _Memory, event: Report, now: float) -> None:
         """Write an Event, once for each start of the pods, whichever operator it is."""
-        if event not in memory.told:
+        if event not in memory.reported:
             await self.controller.record({**observed.job, "status": {"start": memory.start}}, event, now)
-            memory.told.add(event)
+            memory.reported.add(event)
 
     async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:
         """Read the TrainJob of a Job; the plan is made then, unless the TrainJob cannot be a cluster."""

@@ -87,8 +87,8 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     if end is not None:
         if annotations_of(job).get(names.STATUS_ANNOTATION) == end.annotation():
             return Actions()
-        told = {"metadata": {"annotations": {names.STATUS_ANNOTATION: end.annotation()}}}
-        step = Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], told)
+        patch = {"metadata": {"annotations": {names.STATUS_ANNOTATION: end.annotation()}}}
+        step = Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], patch)
         return Actions(steps=(step,), events=(end.report(),))
     if job_end(job):
         return Actions()
