@@ -66,7 +66,7 @@ class InstanceJobs:
         with self.connected() as handle:
             ids = [job["id"] for job in list_jobs(handle, query, [])]
             unread = [id for id in ids if id not in self._known]
-            calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unknown]
+            calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unread]
             for id, call in zip(unread, calls):
                 try:
                     jobspec = json.loads(call.get()["jobspec"])
