@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from headrace.k8s.objects.conditions import has_ended
+from headrace.k8s.objects.conditions import POD_ENDS
 from headrace.k8s.objects.kinds import PODS, Kind
 from headrace.k8s.runtime.cache import owner_of
 
@@ -321,7 +321,7 @@ def node_of(pod: Object) -> str:
 
 def is_live(pod: Object) -> bool:
     """Whether a pod is there and has not ended; one that is told to end holds what it has until it is gone."""
-    return not has_ended(PODS, pod)
+    return (pod.get("status") or {}).get("phase") not in POD_ENDS
 
 
 def lasts_for_ever(pod: Object) -> bool:

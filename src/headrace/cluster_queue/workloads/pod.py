@@ -17,7 +17,7 @@ def demand(pod: Object, made: Made = NOTHING) -> Demand:
     return Demand(
         sets=(PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels),),
         end=end_text(end),
-        failure=failure_of(pod),
+        failure=failure_of(pod) if end else "",
         limit=limit,
         missing=gates_left(pod),
     )

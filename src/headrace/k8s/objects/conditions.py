@@ -22,8 +22,10 @@ _CONDITIONS: dict[str, dict[str, bool]] = {
 }
 # The conditions by which a Job's controller announces the end while pods are still terminating.
 _INTERIM = {"Failed": False, "FailureTarget": False, "Complete": True, "SuccessCriteriaMet": True}
+# The phases in which a pod has ended, for loops over many pods. True: with success.
+POD_ENDS = {"Failed": False, "Succeeded": True}
 _PHASES: dict[str, dict[str, bool]] = {
-    PODS.kind: {"Failed": False, "Succeeded": True},
+    PODS.kind: POD_ENDS,
     MINICLUSTERS.kind: {"Failed": False, "Finished": True},
 }
 # The path of the field that keeps a Job, JobSet, TrainJob or MiniCluster from making pods.
@@ -62,18 +64,20 @@ def holds(status: Object | None, name: str) -> bool:
 
 def ended(kind: Kind, item: Object | None) -> Ended | None:
     """How an object of a kind has ended, with all of its pods; None before, and for no object."""
-    if kind.kind in _PHASES:
-        status = (item or {}).get("status") or {}
-        succeeded = _PHASES[kind.kind].get(status.get("phase", ""))
-        return None if succeeded is None else Ended(succeeded, *_texts(status), "")
-    return ended_by(item, _CONDITIONS[kind.kind])
+    phases = _PHASES.get(kind.kind)
+    if phases is None:
+        return ended_by(item, _CONDITIONS[kind.kind])
+    status = (item or {}).get("status") or {}
+    succeeded = phases.get(status.get("phase", ""))
+    return None if succeeded is None else Ended(succeeded, *_texts(status), "")
 
 
 def has_ended(kind: Kind, item: Object | None) -> bool:
     """True if an object of a kind has ended, with all of its pods."""
-    if kind.kind in _PHASES:
-        return ((item or {}).get("status") or {}).get("phase") in _PHASES[kind.kind]
-    return ended(kind, item) is not None
+    phases = _PHASES.get(kind.kind)
+    if phases is None:
+        return ended(kind, item) is not None
+    return ((item or {}).get("status") or {}).get("phase") in phases
 
 
 def job_end(job: Object | None) -> Ended | None:
