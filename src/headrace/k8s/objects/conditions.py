@@ -54,7 +54,11 @@ class Ended(NamedTuple):
 
 def condition(status: Object | None, name: str) -> Object:
     """The condition with this type in the status of an object; {} if there is none."""
-    return next((one for one in (status or {}).get("conditions") or () if one.get("type") == name), {})
+    for one in (status or {}).get("conditions") or ():
+        if one.get("type") == name:
+            found: Object = one
+            return found
+    return {}
 
 
 def holds(status: Object | None, name: str) -> bool:
