@@ -85,8 +85,8 @@ def from_nest_command(
 ) -> Jobspec:
     """Make the jobspec of an instance with a broker on each node and ``command`` as initial program (``flux alloc``).
 
-    ``conf`` becomes the instance's configuration. ``attributes`` are the parameters of with_attributes. Raises ValueError,
-    TypeError.
+    ``conf`` becomes the instance's configuration. ``attributes`` are the parameters of with_attributes. Raises
+    ValueError, TypeError.
     """
     opts = [] if broker_opts is None else list(broker_opts)
     if conf is not None:
@@ -161,8 +161,8 @@ def with_attributes(
 ) -> Jobspec:
     """Set in a jobspec what all builders take, and return it.
 
-    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. ``shell`` has shell options
-    of the builder's own. Raises ValueError, TypeError.
+    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. ``shell`` has the
+    builder's own shell options. Raises ValueError, TypeError.
     """
     system = jobspec["attributes"]["system"]
     if duration is not None:

@@ -23,7 +23,10 @@ from headrace.wire.query.job_options import Option, Web
 # The fields of several lines.
 AREAS = (job_options.DEPENDENCIES, job_options.ENVIRONMENT)
 # The order of the form; options that are not named here follow, and fields of several lines are last.
-_ORDER = "name nodes tasks cores_per_task gpus_per_task duration queue urgency cwd exclusive dependencies env".split()
+_ORDER = (
+    *("name", "nodes", "tasks", "cores_per_task", "gpus_per_task", "duration", "queue", "urgency", "cwd", "exclusive"),
+    *("dependencies", "env"),
+)
 
 
 def _place(option: Option, web: Web) -> tuple[bool, int]:
