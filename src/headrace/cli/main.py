@@ -76,7 +76,7 @@ COMMANDS = {
     "startlog": ("instance.startlog", "list when the instance was started and how it ended"),
     "submit": ("submit.submit", "submit jobs"),
     "top": ("top.main", "watch jobs and resources on a screen"),
-    "train": ("train.main", "run Jobs, JobSets and TrainJobs of Kubernetes without it"),
+    "train": ("train", "run Jobs, JobSets and TrainJobs of Kubernetes without it"),
     "update": ("job.update", "change a submitted job"),
     "uptime": ("instance.uptime", "show how long the instance has been running"),
     "uri": ("instance.uri", "find the URI of an instance"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     store_options.add_to(parser)
     add_cluster(parser)
     parser.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")

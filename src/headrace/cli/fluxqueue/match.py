@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     parser.add_argument("--host", default="127.0.0.1", help="Address to listen at (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=port, metavar="PORT", default=4242, help="Port to listen at (default: 4242; 0: a free one)"

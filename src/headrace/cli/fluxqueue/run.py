@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.cluster_queue.services.live_graph import Grpc
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     controller_options.add_to(parser)
     store_options.add_to(parser)
     parser.add_argument(

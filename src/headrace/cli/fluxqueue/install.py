@@ -1,8 +1,10 @@
-"""`headrace fluxqueue manifests`: the objects that install the queue."""
+"""`headrace fluxqueue manifests` prints the objects that install the queue; `uninstall` removes it from a cluster, and
+releases all that waits in it.
+"""
 
 from __future__ import annotations
 
-from headrace.cli.common import unpublished_images
+from headrace.cli.common import uninstall_options, unpublished_images
 from headrace.cli.common.arguments import namespace, optional_name, replicas
 from headrace.cli.common.errors import CommandError
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
 
 
-def add_arguments(parser: Parser) -> None:
+def _manifests_arguments(parser: Parser) -> None:
     parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="The queue's own namespace")
     parser.add_argument("--image", default="", help="Image of the queue, which is that of the operator")
     parser.add_argument("--replicas", type=replicas, default=1, metavar="N", help="Processes; one acts (default: 1)")
@@ -64,7 +66,7 @@ def add_arguments(parser: Parser) -> None:
     )
 
 
-def main(options: Namespace) -> int:
+def _manifests(options: Namespace) -> int:
     from headrace.programs.cluster_queue.install import Install, check
     from headrace.programs.cluster_queue.install_files import install_file
 
@@ -77,3 +79,30 @@ def main(options: Namespace) -> int:
         raise CommandError(str(exc)) from None
     print(install_file(install), end="")
     return 0
+
+
+def _uninstall_arguments(parser: Parser) -> None:
+    uninstall_options.add_to(parser)
+    parser.add_argument(
+        "--delete-queues", action="store_true", help="Delete FluxQueues that people have written or changed, too"
+    )
+
+
+def _uninstall(options: Namespace) -> int:
+    from headrace.cli.common.controller_options import need_extra
+
+    need_extra("the cluster queue")
+    from headrace.cluster_queue.names import FLUXQUEUE
+    from headrace.programs.cluster_queue.uninstall import declared, uninstall
+
+    return uninstall_options.removed(
+        options, "headrace fluxqueue", FLUXQUEUE, declared, lambda removal: uninstall(removal, options.delete_queues)
+    )
+
+
+def add_arguments(parser: Parser, name: str) -> None:
+    (_manifests_arguments if name == "manifests" else _uninstall_arguments)(parser)
+
+
+def main(options: Namespace) -> int:
+    return _manifests(options) if options.action == "manifests" else _uninstall(options)

@@ -1,6 +1,6 @@
-"""`headrace train run FILE`: a Job, JobSet or TrainJob by brokers of this machine, or as a job of a running instance.
+"""`headrace train run FILE`: a Job, JobSet or TrainJob without Kubernetes.
 
-With FLUX_URI it is a job of that instance, as `flux run` submits and follows it. Otherwise brokers are started for it.
+It runs by brokers of this machine, or as a job of the instance in FLUX_URI.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ import json
 import os
 import sys
 
+from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
-from headrace.cli.mini.foreign import add_file, load_file
+from headrace.cli.mini.file import add_foreign_file, load_foreign_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict
+    from typing import Any, Dict, List
 
-    from headrace.cli.common.arguments import Parser
     from headrace.flux_jobs.read.cluster import ForeignCluster
+
 
 _MOST = (1 << 31) - 1
 
 
-def add_arguments(parser: Parser) -> None:
-    add_file(parser)
+def _add_arguments(parser: Parser) -> None:
+    add_foreign_file(parser)
     parser.add_argument("--nodes", metavar="N", type=_number, help="Run on N nodes (default: what FILE says)")
     parser.add_argument("--procs", metavar="P", type=_number, help="P processes a node (default: what FILE says)")
     parser.add_argument("--json", action="store_true", help="Print the result as one JSON object on the last line")
@@ -39,10 +40,10 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def main(options: Namespace) -> int:
+def _run_file(options: Namespace) -> int:
     from headrace.flux_jobs.read.running import not_applied, unresolved, with_sizes
 
-    source = load_file(options.file, options.runtime)
+    source = load_foreign_file(options.file, options.runtime)
     cluster = with_sizes(source.cluster, options.nodes, options.procs)
     folder = os.getcwd() if options.file == "-" else os.path.dirname(os.path.abspath(options.file))
     ignored = [*not_applied(cluster), *source.others]
@@ -121,3 +122,26 @@ def _submit(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
     if cluster.interactive:
         _tell(f"the instance is job {jobid.encode(job, 'f58')}: flux proxy {jobid.encode(job, 'f58')}")
     return {"id": jobid.encode(job, "f58"), "status": Attach(handle, job).run()}
+
+
+PREFIX = "headrace-train: "
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "headrace train",
+        usage="headrace train {run} [OPTIONS] ...",
+        description="Run the Jobs, JobSets and TrainJobs of Kubernetes by brokers, without Kubernetes",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    text = "Run FILE by brokers of this machine, or as a job of the instance in FLUX_URI"
+    one = commands.add_parser("run", prog="headrace train run", help=text, description=text)
+    _add_arguments(one)
+    one.set_defaults(run=_run_file)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(argv)
+    status: int = options.run(options)
+    return status

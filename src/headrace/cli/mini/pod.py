@@ -1,8 +1,8 @@
-"""`headrace mini connect NAME [COMMAND...]`: a shell, or a command, in the instance of a MiniCluster on Kubernetes; or
-with `--web` the page of its service, by a port that leads to the lead's (`create pods/portforward`).
+"""The commands of `headrace mini` that read from or run in a pod of a cluster on Kubernetes.
 
-It runs in the lead's container, by `flux proxy` to the broker there, through the API server's `exec`: the right for
-that (`create pods/exec`) is the user's own, the operator has none.
+`logs NAME` prints what a pod has written. `connect NAME [COMMAND...]` opens a shell, or runs a command, in the lead's
+container by `flux proxy` to the broker there; with `--web` it forwards a port to the page of its service. Both use the
+API server with the user's own rights (`create pods/exec`, `create pods/portforward`); the operator has none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 from headrace.cli.common.arguments import port
 from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.kube import add_cluster, add_name, connected
-from headrace.cli.mini.logs import add_pod
 from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
@@ -24,7 +23,43 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-def add_arguments(parser: Parser) -> None:
+def add_pod(parser: Parser) -> None:
+    """The options that choose a pod and a container of it."""
+    parser.add_argument("-p", "--pod", type=int, default=0, metavar="INDEX", help="The pod's index (default: the lead)")
+    parser.add_argument("-g", "--group", default="", metavar="NAME", help="A pod of this group")
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="Container (default: the one with Flux)")
+
+
+def _logs_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    add_pod(parser)
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="Go on until the container ends, also in a pod that replaces this one",
+    )
+    add_name(parser, with_kinds=True)
+
+
+def _logs(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.flux_jobs.client import containers
+
+        chosen = await containers.choose(api, namespace, options.name, options.pod, options.group, options.container)
+        async for chunk in containers.logs(api, chosen, options.follow, tell):
+            _write(chunk)
+        return 0
+
+    return connected(options, act)
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _connect_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
     parser.add_argument(
@@ -77,7 +112,7 @@ async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any
     return 0
 
 
-def main(options: Namespace) -> int:
+def _connect(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.flux_jobs.client import containers
         from headrace.k8s.client import pod_exec
@@ -97,3 +132,18 @@ def main(options: Namespace) -> int:
         return await pod_exec.run(api, namespace, name, chosen.of_pod, command, terminal=terminal)
 
     return connected(options, act)
+
+
+# The functions of each command: its arguments, and what it does.
+_COMMANDS = {
+    "logs": (_logs_arguments, _logs),
+    "connect": (_connect_arguments, _connect),
+}
+
+
+def add_arguments(parser: Parser, name: str) -> None:
+    _COMMANDS[name][0](parser)
+
+
+def main(options: Namespace) -> int:
+    return _COMMANDS[options.action][1](options)
