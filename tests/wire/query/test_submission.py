@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.wire.query import submission
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError, submission
 
 
 def options(**given: Any) -> SimpleNamespace:

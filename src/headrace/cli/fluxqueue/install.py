@@ -4,7 +4,7 @@ releases all that waits in it.
 
 from __future__ import annotations
 
-from headrace.cli.common import uninstall_options, unpublished_images
+from headrace.cli.common import installing
 from headrace.cli.common.arguments import namespace, optional_name, replicas
 from headrace.cli.common.errors import CommandError
 
@@ -70,7 +70,7 @@ def _manifests(options: Namespace) -> int:
     from headrace.programs.cluster_queue.install import Install, check
     from headrace.programs.cluster_queue.install_files import install_file
 
-    unpublished_images.notice(*([] if options.image else ["--image"]))
+    installing.notice_unpublished(*([] if options.image else ["--image"]))
     given = {name: getattr(options, name) for name in Install.__struct_fields__ if hasattr(options, name)}
     install = Install(**{name: value for name, value in given.items() if value})
     try:
@@ -82,7 +82,7 @@ def _manifests(options: Namespace) -> int:
 
 
 def _uninstall_arguments(parser: Parser) -> None:
-    uninstall_options.add_to(parser)
+    installing.add_to(parser)
     parser.add_argument(
         "--delete-queues", action="store_true", help="Delete FluxQueues that people have written or changed, too"
     )
@@ -95,7 +95,7 @@ def _uninstall(options: Namespace) -> int:
     from headrace.cluster_queue.names import FLUXQUEUE
     from headrace.programs.cluster_queue.uninstall import declared, uninstall
 
-    return uninstall_options.removed(
+    return installing.removed(
         options, "headrace fluxqueue", FLUXQUEUE, declared, lambda removal: uninstall(removal, options.delete_queues)
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.common.arguments import port
 from headrace.cli.common.errors import CommandError
-from headrace.cli.fluxqueue import grpc_options
+from headrace.cli.fluxqueue import options as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ def add_arguments(parser: Parser, _name: str = "") -> None:
     )
     parser.add_argument("--policy", default="first", help="Match policy where a client names none (default: first)")
     parser.add_argument("--graph", default="", metavar="FILE", help="Begin with the graph in FILE (JGF)")
-    grpc_options.add_tls(parser, "")
+    shared.add_tls(parser, "")
     parser.add_argument("--json", action="store_true", help="Say as JSON where it listens")
 
 
 def main(options: Namespace) -> int:
-    grpc_options.need_extra()
+    shared.need_extra()
     import json
 
     from headrace.cluster_queue.services import match
@@ -36,9 +36,9 @@ def main(options: Namespace) -> int:
     except ValueError as exc:
         raise CommandError(f"--policy: {exc}") from None
     try:
-        graph = grpc_options.bytes_of(options.graph).decode() if options.graph else None
+        graph = shared.bytes_of(options.graph).decode() if options.graph else None
         host = f"[{options.host}]" if ":" in options.host else options.host
-        tls = grpc_options.tls_of(options, "")
+        tls = shared.tls_of(options, "")
         chosen = match.Matching(address=f"{host}:{options.port}", policy=options.policy, graph=graph, tls=tls)
 
         def listens(found: int) -> None:

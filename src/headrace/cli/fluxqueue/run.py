@@ -7,7 +7,7 @@ import os
 from headrace.cli.common import controller_options
 from headrace.cli.common.arguments import address, optional_name
 from headrace.cli.common.errors import CommandError
-from headrace.cli.fluxqueue import grpc_options, store_options
+from headrace.cli.fluxqueue import options as shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: Parser, _name: str = "") -> None:
     controller_options.add_to(parser)
-    store_options.add_to(parser)
+    shared.add_store(parser)
     parser.add_argument(
         "--grpc",
         type=address,
@@ -35,7 +35,7 @@ def add_arguments(parser: Parser, _name: str = "") -> None:
         metavar="NAME",
         help="The FluxQueue whose nodes these match (default: default)",
     )
-    grpc_options.add_tls(parser, "grpc-")
+    shared.add_tls(parser, "grpc-")
 
 
 def _grpc_of(options: Namespace) -> Optional[Grpc]:
@@ -43,20 +43,20 @@ def _grpc_of(options: Namespace) -> Optional[Grpc]:
     if not options.grpc:
         if options.grpc_queue:
             raise CommandError("--grpc-queue is the FluxQueue that --grpc matches: give that, too")
-        if given := grpc_options.given_tls(options, "grpc-"):
+        if given := shared.given_tls(options, "grpc-"):
             raise CommandError(f"{' and '.join(given)}: for the services of --grpc: give that, too")
         return None
-    grpc_options.need_extra()
+    shared.need_extra()
     from headrace.cluster_queue.services.live_graph import Grpc
 
-    return Grpc(address=options.grpc, queue=options.grpc_queue or "default", tls=grpc_options.tls_of(options, "grpc-"))
+    return Grpc(address=options.grpc, queue=options.grpc_queue or "default", tls=shared.tls_of(options, "grpc-"))
 
 
 def main(options: Namespace) -> int:
     controller_options.need_extra("the cluster queue")
     from headrace.programs.cluster_queue import serve
 
-    store, grpc = store_options.store_of(options), _grpc_of(options)
+    store, grpc = shared.store_of(options), _grpc_of(options)
     if options.statedir:
         os.makedirs(options.statedir, mode=0o700, exist_ok=True)
     try:

@@ -204,7 +204,7 @@ def _check_test_options(options: Namespace) -> None:
 
 
 def _system_configuration() -> str:
-    from headrace.wire.query.builtin import CONFDIR
+    from headrace.wire.client.installation import CONFDIR
 
     return os.path.join(CONFDIR, "system", "conf.d")
 

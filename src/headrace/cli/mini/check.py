@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from headrace.cli.common import unpublished_images
+from headrace.cli.common import installing
 from headrace.cli.mini.file import add_file, add_foreign_file, load_file, load_foreign_file, refusal
 
 TYPE_CHECKING = False
@@ -88,7 +88,7 @@ def _manifests(options: Namespace) -> int:
     from headrace.minicluster.operator.keys import fresh_keys
 
     if options.view_image == DEFAULT_VIEW:
-        unpublished_images.notice("--view-image")
+        installing.notice_unpublished("--view-image")
     source = load_file(options.file)
     cluster = source.cluster
     if options.namespace:

@@ -21,7 +21,7 @@ from headrace.formats.spec.message import RESPONSE, Deframer, Message, frame, re
 from headrace.wire.client.reactor import Reactor
 from headrace.wire.client.transport import connect, split_uri
 from headrace.wire.client.usershell import user_shell
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.uri import resolve
 
 TYPE_CHECKING = False

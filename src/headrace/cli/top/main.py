@@ -19,7 +19,7 @@ from headrace.formats.spec.message import EVENT
 from headrace.formats.spec.stdlib_parts import signal
 from headrace.wire.client.handle import Handle
 from headrace.wire.client.reactor import Reactor
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.uri import reachable, resolve
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.formats.plots.chart import WIDE, Axis, Chart, Size, series
-from headrace.formats.plots.escape import escape
+from headrace.formats.plots.chart import WIDE, Axis, Chart, Size, escape, series
 
 
 def bars(

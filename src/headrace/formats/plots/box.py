@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from headrace.formats.plots.chart import Axis, Chart, series
-from headrace.formats.plots.escape import escape
+from headrace.formats.plots.chart import Axis, Chart, escape, series
 
 
 def box(title: str, about: str, given: Sequence[tuple[str, Sequence[float]]], x: str, y: Axis) -> str:

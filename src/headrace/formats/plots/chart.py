@@ -1,4 +1,6 @@
-"""The frame of a chart: title, description, axes, marks and legend. Each kind of chart draws into it."""
+"""The frame of a chart: title, description, axes, marks and legend. Each kind of chart draws into it. Colours
+are light and dark; neighbours of a legend differ in lightness, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headrace.formats.plots import scale
-from headrace.formats.plots.escape import escape
 
 _LEFT, _RIGHT, _BOTTOM = 64.0, 16.0, 46.0
 # Classes of series, after which they begin anew.
@@ -108,3 +109,34 @@ def label(x: float, y: float, text: str, kind: str, anchor: str) -> str:
 def series(index: int) -> str:
     """The class of a series, by its place."""
     return f"series-{index % SERIES + 1}"
+
+
+# html.escape comes with a table of all named characters, which is larger than all charts and would be in the view.
+_SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
+def escape(text: str) -> str:
+    """A text as it may stand between tags and in a quoted attribute."""
+    return text.translate(_SPECIAL)
+
+
+_LIGHT = ("#00695c", "#e08a00", "#3949ab", "#b3261e", "#6a8f00", "#7b3fa0")
+_DARK = ("#5fd0bf", "#ffc24d", "#9fa8ff", "#ff9a90", "#c2e05a", "#d7a6f5")
+
+
+def _colours(colours: tuple[str, ...]) -> str:
+    return "".join(
+        f".plot .fill.series-{n} {{ fill: {colour}; }} .plot .line.series-{n} {{ stroke: {colour}; }}\n"
+        for n, colour in enumerate(colours, 1)
+    )
+
+
+CSS = f"""\
+.plot {{ width: 100%; height: auto; font: 12px system-ui, sans-serif; }}
+.plot text {{ fill: currentColor; }}
+.plot .axis {{ font-weight: 600; }}
+.plot .rule {{ stroke: currentColor; stroke-opacity: .2; }}
+.plot .line {{ fill: none; stroke: currentColor; stroke-width: 1.5; }}
+{_colours(_LIGHT)}@media (prefers-color-scheme: dark) {{
+{_colours(_DARK)}}}
+"""

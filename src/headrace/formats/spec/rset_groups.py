@@ -116,16 +116,6 @@ def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
     return groups
 
 
-def of_kind(groups: Groups, kind: str) -> Dict[Children, int]:
-    """Return the children of one type only; ranks without any are removed."""
-    found: Dict[Children, int] = {}
-    for children, ranks in groups.items():
-        kept = tuple(pair for pair in children if pair[0] == kind)
-        if kept:
-            add_group(found, kept, ranks)
-    return found
-
-
 def cores_from_0(groups: Groups) -> Dict[Children, int]:
     """Return the groups with the cores of every rank numbered from 0."""
     found: Dict[Children, int] = {}

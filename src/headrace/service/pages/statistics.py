@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.formats.plots import bars, lines, scale, style
+from headrace.formats.plots import bars, chart, lines, scale
 from headrace.formats.plots.chart import SERIES, SMALL, Axis
 from headrace.service import jobs, service
 from headrace.service.fields import Field, choice, of_query
@@ -71,7 +71,7 @@ async def show(request: Request) -> Response:
 @router.get("/charts.css")
 async def charts_css(request: Request) -> Response:
     of_query(request, ())
-    return Response(style.CSS, media_type="text/css")
+    return Response(chart.CSS, media_type="text/css")
 
 
 def _begin(begin: float, width: float) -> float:

@@ -13,7 +13,7 @@ import time
 
 from headrace.formats.spec import duration
 from headrace.formats.spec.stdlib_parts import formatter_parser
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import math
 import os
 
 from headrace.formats.spec import jobspec_build, plain_json, rlimits
-from headrace.wire.query import job_options
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError, job_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

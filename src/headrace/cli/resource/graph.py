@@ -1,7 +1,9 @@
-"""`flux ion-resource`: ask the graph scheduler what it knows, and change properties and status of its vertices.
+"""The resource graph: `flux ion-resource` and `headrace resource-query`.
 
-The commands and their output are those of Fluxion's tool of this name, which sites' scripts call; those of its commands
-that allocate behind the job manager's back are left out.
+`ion-resource` asks the graph scheduler what it knows, and changes properties and status of its vertices. Its commands
+and output are those of Fluxion's tool of this name, which sites' scripts call; commands that allocate behind the job
+manager's back are left out. `resource-query` tries job specifications on a graph of its own, as Fluxion's command of
+that name; the engine needs Python 3.10 and is imported when it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Dict, List
 
-PREFIX = "flux-ion-resource: ERROR: "
+
+PREFIX = "flux-{name}: ERROR: "
 
 _SERVICE = "sched-fluxion-resource"
 _RULE = "=" * 80
@@ -43,7 +46,7 @@ def _parser() -> Parser:
     return parser
 
 
-def main(argv: List[str]) -> int:
+def _ion_resource(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
     return int(_ACTIONS[args.command](args))
 
@@ -133,3 +136,16 @@ _ACTIONS = {
     "set-status": _set_status,
     "satisfiability": _satisfiability,
 }
+
+
+def _try_jobspecs(argv: List[str]) -> int:
+    """Run the command; returns the exit status."""
+    try:
+        from headrace.sched.graph import resource_query
+    except ImportError as exc:
+        raise CommandError(f"the resource graph is not available here: {exc}") from None
+    return resource_query.main(argv)
+
+
+def main(argv: List[str], name: str) -> int:
+    return _try_jobspecs(argv) if name == "resource-query" else _ion_resource(argv)

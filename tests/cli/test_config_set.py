@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.config.set import _kind_of, _parent, _value
+from headrace.cli.config import _kind_of, _parent, _value
 
 
 @pytest.mark.parametrize(

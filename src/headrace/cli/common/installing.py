@@ -1,4 +1,4 @@
-"""What `headrace operator uninstall` and `headrace fluxqueue uninstall` share: options, output and exit status."""
+"""What commands share that install a program on Kubernetes or remove it: options of removal, a notice about images."""
 
 from __future__ import annotations
 
@@ -92,3 +92,16 @@ def _summary(removal: Removal, late: str) -> Dict[str, Any]:
     found["left"] = [{"objects": list(one.objects), "why": one.why} for one in removal.left]
     found["waitedFor"] = late or None
     return found
+
+
+def notice_unpublished(*options: str) -> None:
+    """Write one line to standard error unless this version is a release. `options` name the images that are defaults
+    (`--image`); none writes nothing.
+    """
+    from headrace.k8s.packaging import images
+
+    if options and not images.is_release():
+        sys.stderr.write(
+            "headrace: this is a development version, whose images are not published: build them with `make images`, "
+            f"push them to a registry of yours, and name them with {' and '.join(options)}\n"
+        )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace.cli import overlay as overlay_status
 from headrace.cli.common.errors import CommandError
-from headrace.cli.overlay import status as overlay_status
 
 
 def shape(rank: int, *below: Any) -> dict[str, Any]:
