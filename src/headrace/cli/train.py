@@ -51,9 +51,9 @@ def _run_file(options: Namespace) -> int:
     if ignored:
         _tell(f"not applied without Kubernetes: {', '.join(ignored)}")
     in_instance = bool(os.environ.get("FLUX_URI"))
-    left = unresolved(cluster, local=not in_instance)
-    if left:
-        _tell(f"names of pods that do not resolve without Kubernetes: {', '.join(left)}")
+    unresolved_names = unresolved(cluster, local=not in_instance)
+    if unresolved_names:
+        _tell(f"names of pods that do not resolve without Kubernetes: {', '.join(unresolved_names)}")
     summary: Dict[str, Any] = {
         "name": cluster.name,
         "kind": cluster.kind,

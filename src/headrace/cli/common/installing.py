@@ -73,8 +73,8 @@ def removed(
         if options.json:
             print(json.dumps(_summary(removal, late), indent=2))
         if late:
-            again = f"type `{program} uninstall` again to go on"
-            raise CommandError(f"not gone after {options.timeout}: {late}; {again}")
+            hint = f"type `{program} uninstall` again to go on"
+            raise CommandError(f"not gone after {options.timeout}: {late}; {hint}")
         return 0
 
     try:

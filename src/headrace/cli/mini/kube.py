@@ -79,13 +79,13 @@ async def follow_until(
     from headrace.minicluster.operator.kinds import KINDS
 
     kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
-    metadata, told = cluster["metadata"], ""
+    metadata, last_line = cluster["metadata"], ""
 
     def tell(line: str) -> None:
-        nonlocal told
-        if line != told:
+        nonlocal last_line
+        if line != last_line:
             say(line)
-            told = line
+            last_line = line
 
     def lost(why: str) -> None:
         tell(f"{why}: trying again")

@@ -204,8 +204,8 @@ class _Proxy:
 
     def _hang_up(self) -> None:
         hang_up = not self.options.has("nohup")
-        told = ", sending SIGHUP to the command" if hang_up else ""
-        sys.stderr.write(f"flux-proxy: lost connection to the broker{told}\n")
+        action = ", sending SIGHUP to the command" if hang_up else ""
+        sys.stderr.write(f"flux-proxy: lost connection to the broker{action}\n")
         if hang_up and self.child is not None:
             self.child.send_signal(signal.SIGHUP)
             self.child.send_signal(signal.SIGCONT)

@@ -202,8 +202,8 @@ class _Screen:
         key = self._window.getch()
         return None if key == -1 else self._actions.get(key, "")
 
-    def draw(self, view: View, whole: bool = False) -> None:
-        """Show a view; `whole` writes also what the terminal should have already."""
+    def draw(self, view: View, redraw_all: bool = False) -> None:
+        """Show a view; `redraw_all` also writes what the terminal should have already."""
         window = self._window
         rows, columns = window.getmaxyx()
         window.erase()
@@ -211,7 +211,7 @@ class _Screen:
             self._put(rows, columns, piece)
         if view.heart:
             self._put(rows, columns, heart(columns, self._signs))
-        if whole:
+        if redraw_all:
             window.redrawwin()
         window.refresh()
 

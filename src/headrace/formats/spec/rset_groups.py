@@ -97,9 +97,9 @@ def difference(a: Groups, b: Groups) -> Dict[Children, int]:
     """Return the resources in a that are not in b; a rank without any left is removed."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
-        left = merged(mine, theirs, lambda x, y: x & ~y)
-        if left:
-            add_group(groups, left, ranks)
+        remaining = merged(mine, theirs, lambda x, y: x & ~y)
+        if remaining:
+            add_group(groups, remaining, ranks)
     in_b = any_of(b)
     for mine, ranks in a.items():
         add_group(groups, mine, ranks & ~in_b)

@@ -89,7 +89,7 @@ class Field:
             raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
 
     @property
-    def whole(self) -> str:
+    def suffix(self) -> str:
         """Conversion and specification as a format has them, with what `fit` made of them."""
         conversion = f"!{self.conversion}" if self.conversion else ""
         spec = self.spec + "h" * self.hyphen + "+" * self.mark

@@ -194,9 +194,9 @@ class _Pieces:
 
     def _split(self, stream: str, rank: str, text: str) -> List[Piece]:
         source = (stream, rank)
-        *lines, left = (self._rest.pop(source, "") + text).split("\n")
-        if left:
-            self._rest[source] = left
+        *lines, partial_line = (self._rest.pop(source, "") + text).split("\n")
+        if partial_line:
+            self._rest[source] = partial_line
         label = f"{rank}: " if self._labelio else ""
         return [(stream, label + line + self._end) for line in lines]
 
