@@ -6,6 +6,8 @@ the command that is run is imported.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from importlib import import_module
 
@@ -32,6 +34,12 @@ COMMANDS = {
     "scale": ("change", "Change the number of a MiniCluster's pods on Kubernetes"),
     "delete": ("change", "Remove MiniClusters from Kubernetes"),
 }
+
+
+# `flux mini COMMAND` was the syntax of these commands of Flux until 2023. Of these, `headrace mini` itself has `run`
+# only: it runs a MiniCluster if its single operand is a file that cannot be a program.
+_FORMER = ("alloc", "batch", "bulksubmit", "run", "submit")
+_NAMES = (".yaml", ".yml", ".json")
 
 
 def _parser(chosen: str = "") -> Parser:
@@ -62,7 +70,7 @@ def kubectl() -> int:
 
 
 def main(argv: List[str]) -> int:
-    if not program.is_plugin() and program.submits_job(argv):
+    if not program.is_plugin() and _submits_job(argv):
         from headrace.cli.main import run_command
 
         name = argv[0]
@@ -72,3 +80,27 @@ def main(argv: List[str]) -> int:
     options = _parser(chosen).parse_args(argv)
     status: int = options.run(options)
     return status
+
+
+def _submits_job(argv: List[str]) -> bool:
+    """Whether `flux mini ARGV` is a command of Flux itself, to be run without the word `mini`."""
+    if not argv or argv[0] not in _FORMER:
+        return False
+    return argv[0] != "run" or not _runs_minicluster(argv[1:])
+
+
+def _runs_minicluster(words: List[str]) -> bool:
+    operands = [word for word in words if word == "-" or word[:1] != "-"]
+    if len(operands) == 1 and operands[0].endswith(_NAMES):
+        return True
+    from headrace.cli.mini import run
+
+    parser = Parser("")
+    run.add_arguments(parser)
+    own_options = all(word in operands or word in parser._option_string_actions for word in words)
+    return own_options and (not operands or (len(operands) == 1 and _is_data(operands[0])))
+
+
+def _is_data(path: str) -> bool:
+    """Whether this is standard input or a file, and not a program."""
+    return path == "-" or (os.path.exists(path) and not os.path.isdir(path) and shutil.which(path) is None)

@@ -7,8 +7,6 @@ cannot represent, because it has the error messages.
 
 from __future__ import annotations
 
-from typing import Any
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Tuple
