@@ -27,7 +27,7 @@ COMMANDS = {
     "api": ("api.main", "serve the instance to scripts and to browsers"),
     "archive": ("store.archive", "keep files in the key value store"),
     "batch": ("submit.batch", "submit a script that runs in an instance of its own"),
-    "broker": ("instance.broker", "run one broker"),
+    "broker": ("instance.start", "run one broker"),
     "bulksubmit": ("submit.bulksubmit", "submit many jobs from lists of arguments"),
     "cancel": ("job.cancel", "cancel jobs"),
     "config": ("config", "show and change the instance's configuration"),
@@ -285,7 +285,7 @@ _INTERRUPTIBLE = (
 _BROKERS = ("broker", "start")
 
 # Modules that serve several commands are told which one was meant.
-_SHARED = ("installation", "instance.attr", "instance.shutdown", "resource.graph")
+_SHARED = ("installation", "instance.attr", "instance.shutdown", "instance.start", "resource.graph")
 
 
 def _prefix(module: Any, name: str) -> str:

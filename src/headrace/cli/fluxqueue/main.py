@@ -22,10 +22,10 @@ _program = "headrace fluxqueue"
 
 # The name of each command, its file, and its line in the help.
 COMMANDS = {
-    "run": ("run", "Run the queue until it is told to stop"),
+    "run": ("serve", "Run the queue until it is told to stop"),
     "manifests": ("install", "Print the objects that install the queue"),
     "uninstall": ("install", "Remove the queue from a cluster, and release what waits in it"),
-    "match": ("match", "Serve gRPC matching on the graph that a client sends"),
+    "match": ("serve", "Serve gRPC matching on the graph that a client sends"),
     "history": (
         "history",
         "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",

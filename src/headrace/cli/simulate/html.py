@@ -57,9 +57,7 @@ def page(
 
 
 def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[str]:
-    from headrace.formats.plots.box import box
-    from headrace.formats.plots.chart import Axis
-    from headrace.formats.plots.lines import Series, area
+    from headrace.formats.plots.chart import Axis, Series, area, box
     from headrace.formats.plots.scale import length
     from headrace.sched.queueing.simulate_metrics import used_over_time, waits_by_size
 
