@@ -12,12 +12,13 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.wire.client.handle import Handle
 from headrace.wire.client.installation import CONFDIR, builtin_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
+
+    from headrace.wire.client.handle import Handle
 
 
 PREFIX = "flux-config: "
@@ -187,6 +188,8 @@ _UNSET = Command("flux-config unset", "NAME", "Take one key out until the config
 def _set_value(argv: List[str]) -> int:
     options = _SET.parse(argv)
     name, text = options.need(2, 2)
+    from headrace.wire.client.handle import Handle
+
     handle = Handle()
     conf: Any = handle.rpc("config.get").get()
     table, key = _parent(conf, name)
@@ -199,6 +202,8 @@ def _set_value(argv: List[str]) -> int:
 
 def _unset(argv: List[str]) -> int:
     (name,) = _UNSET.parse(argv).need(1, 1)
+    from headrace.wire.client.handle import Handle
+
     handle = Handle()
     conf: Any = handle.rpc("config.get").get()
     tables = [conf]

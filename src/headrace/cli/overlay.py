@@ -12,7 +12,6 @@ import sys
 import time
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.formats.spec import duration
 from headrace.formats.spec.hostlist import Hostlist
@@ -294,6 +293,8 @@ def _verbosity(options: Options) -> int:
 
 
 def status(argv: List[str]) -> int:
+    from headrace.cli.common.eventlog_options import option_wants_color
+
     options = _STATUS.parse(argv)
     options.need(0, 0)
     verbose = _verbosity(options)
