@@ -41,6 +41,14 @@ def test_what_is_deprecated_is_told_to_who_asks() -> None:
     assert [one["scheme"] for one in spec["attributes"]["system"]["dependencies"]] == ["after", "afterok"]
 
 
+def test_dependencies_replace_those_of_before_and_a_begin_time_is_one_of_them() -> None:
+    spec = jobspec()
+    for job in ("f1", "f2"):
+        submission.finish(spec, options(dependency=[f"afterok:{job}"], begin_time="+1h"), print)
+        first, second = spec["attributes"]["system"]["dependencies"]
+        assert first == {"scheme": "afterok", "value": job} and second["scheme"] == "begin-time"
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.cli.common.quick_arguments import QuickParser
 
 
-# What reads a word of the command line; all other kinds are texts.
+# Functions that convert the text of an option, by kind. Options of other kinds keep the text.
 _TYPES = {job_options.COUNT: int, job_options.QUEUE: queue_names}
 
 

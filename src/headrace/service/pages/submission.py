@@ -73,7 +73,7 @@ def read(form: Mapping[str, str], settings: Settings) -> Read:
 
 
 def _value(kind: str, text: str) -> Any:
-    """Return the value of a JSON object that a field's text means; what it does not mean is refused there."""
+    """Return the JSON value of a field's text. A text that is no value of its kind is kept, and refused later."""
     if kind in (job_options.COUNT, job_options.URGENCY):
         return int(text) if _DIGITS.fullmatch(text) else text
     if kind == job_options.LIMIT:

@@ -449,6 +449,6 @@ OPTIONS = (
     ),
 )
 
-# The options that each reader asks for. `web` and `form` options have a `web` part.
+# Options whose keys the builders set, and options that submission.finish sets itself.
 BUILT = tuple(option for option in OPTIONS if option.builder)
 SET = tuple(option for option in OPTIONS if option.sets and not option.builder)

@@ -233,11 +233,16 @@ def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None
 
     `warn` is told what is deprecated. Raises ValueError with what is wrong.
     """
+    values: Dict[str, Any] = {}
     for option in job_options.SET:
         given = getattr(args, option.name, None)
         if given:
             read = _READERS.get(option.kind)
-            _put(jobspec, option.sets, read(given, warn) if read is not None else given)
+            value = read(given, warn) if read is not None else given
+            # --dependency and --begin-time make one list.
+            values[option.sets] = values.get(option.sets, []) + value if isinstance(value, list) else value
+    for key, value in values.items():
+        jobspec_build.set_attribute(jobspec, f"attributes.system.{key}", value)
     for text in args.setopt or []:
         key, value = jobspec_build.parse_setting(text)
         jobspec_build.set_shell_option(jobspec, key, value)
@@ -249,15 +254,6 @@ def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None
             raise ValueError(f"--setattr: {exc}") from None
     for text in args.add_file or []:
         _add_file(jobspec, text)
-
-
-def _put(jobspec: Jobspec, key: str, value: Any) -> None:
-    """Set a key below attributes.system; a list goes to the end of the list that another option has set there."""
-    system = jobspec["attributes"]["system"]
-    if isinstance(value, list) and isinstance(system.get(key), list):
-        system[key] += value
-    else:
-        jobspec_build.set_attribute(jobspec, f"attributes.system.{key}", value)
 
 
 def _signal(text: str, _warn: Callable[[str], None]) -> Dict[str, Any]:
@@ -304,7 +300,7 @@ def _constraint(texts: Sequence[str], _warn: Callable[[str], None]) -> Any:
         raise QueryError(f"--requires='{expression}': {exc}") from None
 
 
-# What makes the value of the jobspec from the text of an option, by kind; all others are set as they are given.
+# Functions that make the value in the jobspec from the text of an option, by kind. Other kinds are set as given.
 _READERS = {
     job_options.SIGNAL: _signal,
     job_options.TASKMAP: _taskmap,
