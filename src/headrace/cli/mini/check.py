@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 
-from headrace.cli.common import installing
 from headrace.cli.mini.file import add_file, add_foreign_file, load_file, load_foreign_file, refusal
 
 TYPE_CHECKING = False
@@ -82,6 +81,7 @@ def _manifests_arguments(parser: Parser) -> None:
 def _manifests(options: Namespace) -> int:
     import msgspec
 
+    from headrace.cli.common import installing
     from headrace.k8s.packaging.images import DEFAULT_VIEW
     from headrace.k8s.packaging.yaml_text import yaml_text
     from headrace.minicluster.operator.builders import Images, desired, view_image
