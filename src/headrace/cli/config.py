@@ -166,9 +166,6 @@ def _builtin(argv: List[str]) -> int:
     return 0
 
 
-PREFIX = "flux-config: "
-
-
 def show_warnings(handle: Any) -> None:
     """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
     with contextlib.suppress(OSError):

@@ -72,7 +72,7 @@ def _set_dump(handle: Handle, options: Options) -> None:
     except OSError as exc:
         raise CommandError(f"error setting content.dump: {exc.strerror}") from None
     if path:
-        sys.stderr.write(f"{PREFIX}shutdown will dump KVS to {path} (this may take some time)\n")
+        sys.stderr.write(f"flux-shutdown: shutdown will dump KVS to {path} (this may take some time)\n")
 
 
 def _follow(handle: Handle, request: Dict[str, Any]) -> int:
