@@ -72,7 +72,7 @@ _NOT_IN_PODS = (
     *("headrace.k8s.packaging", "headrace.k8s.progress", "headrace.k8s.runtime"),
     "headrace.minicluster.api.field_docs",
     *("headrace.cli.api", "headrace.cli.fluxqueue", "headrace.cli.metrics_api", "headrace.cli.operator"),
-    *("headrace.cli.common.controller_options", "headrace.cli.common.uninstall_options"),
+    *("headrace.cli.common.controller_options", "headrace.cli.common.installing"),
 )
 VIEW = Contents(
     COMMANDS,

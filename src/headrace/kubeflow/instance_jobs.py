@@ -15,8 +15,8 @@ from headrace.formats.spec.job_exception import CANCEL, FATAL
 from headrace.formats.spec.job_state import INACTIVE
 from headrace.wire.client.handle import Handle
 from headrace.wire.client.installation import with_flux
+from headrace.wire.query import QueryError
 from headrace.wire.query import uri as uris
-from headrace.wire.query.errors import QueryError
 from headrace.wire.query.listing import Query, list_jobs
 from headrace.wire.query.submission import Caller, jobspec_request
 
