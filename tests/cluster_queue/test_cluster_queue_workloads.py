@@ -137,8 +137,8 @@ def test_a_deployment_in_a_rollout_wants_the_pods_of_both_its_replicasets():
     ],
 )
 def test_what_others_manage_is_left_alone(kind, spec):
-    assert KINDS[kind].left_alone({"spec": spec})
-    assert not KINDS[kind].left_alone({"spec": {}})
+    assert KINDS[kind].is_unmanaged({"spec": spec})
+    assert not KINDS[kind].is_unmanaged({"spec": {}})
 
 
 @pytest.mark.parametrize("kind", ["JobSet", "MPIJob", "TrainJob", "MiniCluster"])

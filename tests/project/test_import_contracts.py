@@ -27,7 +27,7 @@ LAYERS = {
 # What has to be forbidden whatever the configuration says.
 NEVER = [
     ("service.rest.v2", "engine.modules.kvs"), ("service", "engine.broker"),
-    ("cluster_queue.core", "engine.broker.router"), ("cluster_queue", "minicluster"),
+    ("cluster_queue.cycle", "engine.broker.router"), ("cluster_queue", "minicluster"),
     ("sched.graph", "wire.query.listing"), ("sched.queueing", "wire.client.handle"), ("formats.spec", "wire.client"),
     ("wire.query", "engine.modules"), ("wire.compat.python.flux", "cli.main"), ("kubeflow", "engine.modules"),
     ("minicluster.api", "engine.broker"), ("minicluster.operator.builders", "engine.agent"),

@@ -22,13 +22,13 @@ from headrace.k8s.runtime.events import Report, record
 from headrace.k8s.runtime.watches import Selection, without_managed_fields
 from headrace.k8s.runtime.work_queue import WorkQueue
 
-from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
-from .core.external import status_of
-from .core.pin import binding
-from .core.step import Core
-from .core.world import MOST_OWNERS
-from .core.world import Change as Seen
 from .crd import first_queue
+from .cycle.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
+from .cycle.cycle import Core
+from .cycle.external import status_of
+from .cycle.pin import binding
+from .model.snapshot import MOST_OWNERS
+from .model.snapshot import Change as Seen
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
 from .workloads import KINDS, is_foreign, others, owner_of
@@ -259,7 +259,7 @@ class FluxqueueController:
             self._changing(kind)(item)
 
     async def make_external(self, fluxjob: Object, now: float) -> Object:
-        """Write down a job of another scheduler (`core.external`). Raises ApiError, Unreachable, CredentialsError."""
+        """Write down a job of another scheduler (`cycle.external`). Raises ApiError, Unreachable, CredentialsError."""
         meta = fluxjob["metadata"]
         made = await self._api.create(FLUXJOBS, meta["namespace"], fluxjob)
         self._seen(FLUXJOBS, made)

@@ -17,8 +17,8 @@ from headrace.k8s.objects.labels import check_key, check_labels
 from headrace.sched.graph.policies import POLICIES as MATCH_POLICIES
 from headrace.sched.queueing.policies import POLICIES
 
+from .model.quota import Quota, quota_of
 from .names import DEFAULT_QUEUE, FLUXHISTORIES, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
-from .quotas import Quota, quota_of
 from .store.history import BY
 
 Object = dict[str, Any]

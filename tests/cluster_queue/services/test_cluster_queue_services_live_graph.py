@@ -10,8 +10,8 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.cluster_queue import client
-from headrace.cluster_queue.core import external
-from headrace.cluster_queue.core.job import LATENCY
+from headrace.cluster_queue.cycle import external
+from headrace.cluster_queue.model.entry import LATENCY
 from headrace.cluster_queue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
 from headrace.cluster_queue.services import live_graph
 from headrace.cluster_queue.services.backend import Matched, Pods, Unanswerable

@@ -1,6 +1,6 @@
 """The graph of the live cluster for the services (`backend.Backend`): what is matched here, no queue gives to its jobs.
 
-A match is a FluxJob without an object (`core.external`) from the answer on until Cancel. It starts now, or as a
+A match is a FluxJob without an object (`cycle.external`) from the answer on until Cancel. It starts now, or as a
 reservation at the earliest time at which it fits, beside what the queue has planned.
 """
 
@@ -23,11 +23,11 @@ from headrace.sched.graph.formats.writers import graph_object
 from headrace.sched.graph.request import JobRequest, RequestError, parse_jobspec
 from headrace.sched.graph.usage import Allocation
 
-from .. import nodes, requests
 from ..controller import FluxqueueController
-from ..core import external
-from ..core.asking import Refusal
-from ..core.cluster_queue import ClusterQueue
+from ..cycle import external
+from ..model import nodes, resources
+from ..model.cluster_queue import ClusterQueue
+from ..model.request import Refusal
 from ..names import DEFAULT_QUEUE, GROUP_NAMES
 from ..workloads import group
 from .backend import Matched, Pods, Unanswerable
@@ -103,7 +103,7 @@ class LiveGraph:
             "gpu": pods.gpus,
             "pod": 1,
         }
-        jobspec = requests.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
+        jobspec = resources.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
         if pods.in_zone:
             # A node is in one zone, if the cluster has any.
             node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
@@ -122,7 +122,7 @@ class LiveGraph:
             raise Unanswerable(str(exc)) from None
         graph, amounts, is_later = selection.graph, nodes.amounts_in(selection), start > int(now)
         later = start if is_later else 0
-        where = self._core.world.namespace, self._queue
+        where = self._core.snapshot.namespace, self._queue
         body = external.made_of(jobid, *where, amounts, jobspec, request.duration, later)
         if marks:
             body["metadata"]["annotations"] = dict(marks)
@@ -192,7 +192,7 @@ class LiveGraph:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def cancel(self, jobid: int) -> None:
-        item = self._core.world.externals.get(jobid) or self._unseen().get(jobid)
+        item = self._core.snapshot.externals.get(jobid) or self._unseen().get(jobid)
         if item is None:
             raise Unanswerable(f"there is no job {jobid}")
         try:
@@ -215,7 +215,7 @@ class LiveGraph:
             if job.workload is group.WORKLOAD_KIND and not job.state.is_over
         }
         matched: dict[str, int] = {}
-        for item in {**self._unseen(), **self._core.world.externals}.values():
+        for item in {**self._unseen(), **self._core.snapshot.externals}.values():
             marks = item["metadata"].get("annotations") or {}
             if name := marks.get(GROUP_NAMES[0]):
                 matched[name] = matched.get(name, 0) + int(marks.get(external.NUMBER, 0))

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from headrace.k8s.objects.conditions import ended, has_ended
 from headrace.k8s.objects.kinds import PODS
 
-from .. import constraints, requests
+from ..model import constraints, resources
+from ..model.demand import Demand, PodSet
+from ..model.resources import Malformed
 from ..names import GROUP_NAMES, GROUP_SIZES, JOBID
-from ..requests import Malformed
 from .pod import failure_of, gates_left, template_of
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
 KIND = "Group"
 
@@ -74,7 +75,7 @@ def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
     for pod in pods:
         spec, meta = template_of(pod), pod["metadata"]
         is_apart = constraints.is_apart(spec, meta["namespace"], meta.get("labels") or {})
-        asked = requests.amounts_of(spec), constraints.constraint_of(spec), is_apart
+        asked = resources.amounts_of(spec), constraints.constraint_of(spec), is_apart
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
         found.setdefault(name, []).append(pod)
     for name, own in found.items():

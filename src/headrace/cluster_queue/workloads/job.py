@@ -9,7 +9,8 @@ from headrace.formats.spec.idset import Idset
 from headrace.k8s.objects.conditions import SUSPEND, ended, holds
 from headrace.k8s.objects.kinds import JOBS, Kind
 
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, end_text
+from ..model.demand import Demand, PodSet
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
 # The value of `managedBy` that stands for Kubernetes' own controller.
 _CONTROLLER = "kubernetes.io/job-controller"

@@ -8,8 +8,9 @@ from __future__ import annotations
 from headrace.k8s.objects.conditions import SUSPEND
 from headrace.k8s.objects.kinds import JOBSETS
 
+from ..model.demand import Demand
 from . import job
-from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
 _CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"

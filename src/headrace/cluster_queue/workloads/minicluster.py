@@ -8,8 +8,9 @@ from __future__ import annotations
 from headrace.k8s.objects.conditions import SUSPEND, Ended, ended
 from headrace.k8s.objects.kinds import MANAGED_BY_US, MINICLUSTERS
 
+from ..model.demand import Demand, PodSet
 from . import job
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, end_text
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
 # The set of the pod of the services. A Job's name has no space.
 _SERVICES = "the services"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headrace.k8s.objects.kinds import MPIJOBS
 
+from ..model.demand import Demand, PodSet
 from . import job
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, value_at
+from .workload import NOTHING, Made, Object, WorkloadKind, value_at
 
 _CONTROLLER = "kubeflow.org/mpi-operator"
 _ROLE = "training.kubeflow.org/job-role"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from headrace.k8s.objects.conditions import ended
 from headrace.k8s.objects.kinds import PODS
 
+from ..model.demand import Demand, PodSet
 from ..names import GATE, PLACE
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, end_text
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from headrace.k8s.objects.conditions import SUSPEND
 from headrace.k8s.objects.kinds import TRAINJOBS
 
+from ..model.demand import Demand
 from . import job, jobset
-from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
 _CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.cluster_queue.admission import gate_index
-from headrace.cluster_queue.core.pin import binding, ungate
-from headrace.cluster_queue.core.world import is_placed
+from headrace.cluster_queue.cycle.pin import binding, ungate
+from headrace.cluster_queue.model.snapshot import is_placed
 from headrace.cluster_queue.names import (
     BINDINGS,
     DEFAULT_NAMESPACE,

@@ -1,0 +1,83 @@
+"""Pods that were given to nodes: whether they are bound within the queue's `readyTimeout`."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from headrace.formats.spec import duration as durations
+from headrace.k8s.objects.conditions import condition
+
+from ..admission import is_bound_here
+from ..model.cluster_queue import ClusterQueue
+from ..model.entry import Job
+from ..model.fluxjobs import moment_of
+from ..model.snapshot import Snapshot, is_placed, node_of
+
+Object = dict[str, Any]
+
+# How the reason begins of a job whose pods are not bound.
+NOT_BOUND = "not bound"
+# One for all jobs: Python makes each empty set anew, and very many jobs may wait.
+_NOBODY: frozenset[str] = frozenset()
+
+
+class Binding:
+    """`due` has by the uid of a job when the next of its pods is to be bound (seconds since the epoch)."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.due: dict[str, float] = {}
+        self._snapshot = snapshot
+
+    def pinned(self, job: Job, queue: ClusterQueue | None, pod: str, now: float) -> None:
+        """A pod (its uid) is given to its node now."""
+        job.pinned_at[pod] = now
+        if queue and queue.settings.ready_timeout:
+            self.due[job.uid] = min(now + queue.settings.ready_timeout, self.due.get(job.uid, inf))
+
+    def review(self, job: Job, queue: ClusterQueue | None, now: float) -> None:
+        """Note which pods were not bound in time, and when the next is to be bound."""
+        self.due.pop(job.uid, None)
+        pods = list(self._snapshot.live_pods(job.uid)) if job.state.has_nodes else []
+        waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
+        job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
+        # The places of those that are being deleted for that are given back when they are gone.
+        going = job.late.intersection(pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"])
+        job.late = _NOBODY
+        if job.state.is_over:
+            job.unbound = ""
+        if queue is None or not job.state.has_nodes:
+            return
+        ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
+        late = [uid for uid, end in ends.items() if end <= now]
+        job.late = going.union(late)
+        job.avoided = job.avoided.union(node_of(waits[uid]) for uid in late)
+        if late and not job.unbound:
+            limit = durations.encode(queue.settings.ready_timeout)
+            job.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"
+        elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.demand.pods:
+            job.unbound = ""
+        if len(late) < len(ends):
+            self.due[job.uid] = min(end for end in ends.values() if end > now)
+
+    def forget(self, job: Job) -> None:
+        """A job is gone."""
+        self.due.pop(job.uid, None)
+
+
+def _waits_for_binding(pod: Object) -> bool:
+    """Whether a pod was given to a node, and is not bound yet."""
+    is_bound = bool(pod["spec"].get("nodeName"))
+    return is_placed(pod) and not is_bound and "deletionTimestamp" not in pod["metadata"]
+
+
+def _pinned_at(job: Job, pod: Object) -> float:
+    """When a pod was pinned that was so already when this core began."""
+    return max(job.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
+
+
+def _why_not_bound(pod: Object, limit: str) -> str:
+    if is_bound_here(pod):
+        return f"in {limit}: its node {node_of(pod)} has no room for it"
+    why = condition(pod.get("status"), "PodScheduled").get("message") or "it does not say why"
+    return f"by kube-scheduler in {limit}: {why}"

@@ -1,0 +1,237 @@
+"""A workload in its queue, as the core knows it; what of it must outlast the core stands in its FluxJob."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from itertools import islice
+from math import ceil
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from ..workloads import WorkloadKind, group
+from . import resources
+from .demand import Demand, Request
+from .quota import JOB
+
+Object = dict[str, Any]
+
+
+# Seconds that a job has its nodes for beyond its duration: its pods are bound and started, and seen to have ended. A
+# plan without them would be broken by each end, and what is planned anew may come much later than before.
+LATENCY = 3
+
+
+class State(Enum):
+    """`status.state` of a FluxJob."""
+
+    HELD = "Held"
+    RELEASED = "Released"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+    REFUSED = "Refused"
+
+    @property
+    def has_nodes(self) -> bool:
+        return self in (State.RELEASED, State.RUNNING)
+
+    @property
+    def is_over(self) -> bool:
+        return self in (State.FINISHED, State.FAILED)
+
+
+class Place(Struct, eq=False):
+    """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
+    pod that has it, "" while there is none, and `beyond` what that has of the node beside `amounts`, as it was resized.
+    The pods of its set waited for it `since` that time.
+    """
+
+    index: int
+    node: str
+    set: str
+    hold: int
+    amounts: resources.Amounts
+    queue: str
+    since: float = 0
+    pod: str = ""
+    beyond: resources.Amounts = {}
+
+
+class Wait(NamedTuple):
+    """Pods of a job that wait for places, since their time in the queue (seconds since the epoch)."""
+
+    pods: int
+    since: float
+
+
+# How many pods of one job are in front of the graph, if each starts by itself.
+WINDOW = 64
+
+
+def waits_of(before: list[Wait], pods: int, together: bool, since: float) -> list[Wait]:
+    """The waits of a job that lacks so many pods. What has come since `before` waits from `since` on, unless it starts
+    together with what waits already; of what is wanted no more, the last goes.
+    """
+    if together:
+        return [Wait(pods, before[0].since if before else since)] if pods else []
+    waits = list(before)
+    more = pods - sum(one.pods for one in waits)
+    if more > 0 and waits and waits[-1].since == since:
+        waits[-1] = Wait(waits[-1].pods + more, since)
+    elif more > 0:
+        waits.append(Wait(more, since))
+    while more < 0:
+        last = waits.pop()
+        more += last.pods
+        if more > 0:
+            waits.append(Wait(more, last.since))
+    return waits
+
+
+def started(waits: list[Wait], part: Wait) -> list[Wait]:
+    """Waits without a part of one of them, which has places now."""
+    at = next(index for index, one in enumerate(waits) if one.since == part.since)
+    left = waits[at].pods - part.pods
+    return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
+
+
+def waits_again(waits: list[Wait], undersized: list[float]) -> list[Wait]:
+    """Waits, and those anew who have waited since these times before."""
+    found = Counter({one.since: one.pods for one in waits})
+    found.update(undersized)
+    return [Wait(pods, since) for since, pods in sorted(found.items())]
+
+
+def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wait]:
+    """What a job asks of the graph for its waits, each by a request of its own, in order."""
+    if together:
+        return waits
+    return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
+
+
+def growing(job: Job, why: str) -> str:
+    """Why a job waits, or those of its pods that do while others have nodes."""
+    pods = sum(one.pods for one in job.waits)
+    if not job.state.has_nodes or not why:
+        return why
+    return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
+
+
+class Job(Struct, eq=False, kw_only=True):
+    """`nodes` are those that it was given, in order, as status.nodes has them, and `sets` the names of the sets for
+    whose pods these are; `places` what is left of them, and `freed` the indexes of those that it has given back.
+    `leaving` are holds of what it has given back, which end when its status tells that: until then, a core that begins
+    anew would take it for the job's.
+
+    `asked` is None for a job that is refused. `waits` are the pods without places, `lacks` how many these are by set,
+    and `line` what of `waits` is in front of the graph, by id. `grown`, by set: a pod (its uid) that asks for more than
+    the templates say, as what admission has added to it, and how much; `undersized`: since when the pods waited whose
+    places became too small for them. `is_ready`: these may be in its queue's order, if its namespace's quota lets them;
+    `excess`: which limits of the quota it is over. `is_placed`: its places have been taken. `is_due`: a status that
+    differs in its position or counts alone is to be written.
+    """
+
+    uid: str
+    workload: WorkloadKind
+    item: Object
+    demand: Demand
+    jobid: int
+    queue: str
+    queued_at: float
+    priority: int = 0
+    state: State = State.HELD
+    asked: Request | None = None
+    nodes: list[str] = []
+    sets: list[str] = []
+    places: list[Place] = []
+    freed: dict[int, None] = {}
+    leaving: list[int] = []
+    is_ready: bool = False
+    excess: str = ""
+    waits: list[Wait] = []
+    lacks: dict[str, int] = {}
+    line: dict[int, Wait] = {}
+    grown: dict[str, tuple[str, resources.Amounts]] = {}
+    undersized: list[float] = []
+    # What the parts in front of the graph ask for, but for the number of pods of a job of one set, and for which sets.
+    shape: Any = None
+    sets_in_line: tuple[str, ...] = ()
+    is_placed: bool = False
+    is_due: bool = False
+    is_claimed: bool = True
+    is_reserved: bool = False
+    reason: str = ""
+    position: int = 0
+    estimate: float = 0
+    started_at: float = 0
+    ended_at: float = 0
+    # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
+    pinned_at: dict[str, float] = {}
+    late: frozenset[str] = frozenset()
+    # Nodes to which pods of it were not bound in time: others that have room are preferred.
+    avoided: frozenset[str] = frozenset()
+    # Why they are not bound, until all pods are.
+    unbound: str = ""
+    # When the status was last asked to be written, with which position and estimate.
+    told_at: float = 0
+    told_place: tuple[int, int] = (0, 0)
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether something of it is in front of its queue's graph."""
+        return bool(self.line)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether it is over, and its workload wants pods again: those that have come since are another job."""
+        return self.workload is group.WORKLOAD_KIND and self.state.is_over and not self.demand.end
+
+    @property
+    def kind_name(self) -> str:
+        """The kind of the workload, as in the name of its FluxJob."""
+        return group.KIND if self.workload is group.WORKLOAD_KIND else self.workload.kind.kind
+
+    def amounts_of(self, name: str) -> resources.Amounts:
+        """What a pod of a set asks for; of a set that it has no more, what is enough for each of its pods."""
+        if not self.asked:
+            return {"pod": 1}
+        found = self.asked.sets.get(name)
+        if name in self.grown:
+            return resources.largest([self.grown[name][1], *([found.amounts] if found else [])])
+        return found.amounts if found else resources.largest(one.amounts for one in self.asked.sets.values())
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """How many pods it asks for next, by set: for all that wait, or the first of them if each starts by itself."""
+        return {name: pods if self.demand.together else 1 for name, pods in self.lacks.items() if pods}
+
+    @property
+    def holds(self) -> resources.Amounts:
+        """What it has of its queue's nodes, and itself as one job."""
+        return {
+            **resources.total(amounts for place in self.places for amounts in (place.amounts, place.beyond)),
+            JOB: 1,
+        }
+
+    @property
+    def needs(self) -> resources.Amounts:
+        """What it asks for next."""
+        needs = resources.total(
+            {kind: amount * pods for kind, amount in self.amounts_of(name).items()}
+            for name, pods in self.wanted.items()
+        )
+        return needs if self.state.has_nodes else {**needs, JOB: 1}
+
+    @property
+    def seconds(self) -> int:
+        """Its duration; 0 if that is not known."""
+        return int(self.asked.duration) if self.asked else 0
+
+    @property
+    def end(self) -> float:
+        """When its pods should be gone, by its duration; 0 if that is not known. It is the end of the allocation by
+        which the job was started, from that whole second on: a later end would break promises that begin then.
+        """
+        return int(self.started_at) + ceil(self.asked.duration + LATENCY) if self.asked and self.asked.duration else 0
