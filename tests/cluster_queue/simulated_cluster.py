@@ -17,7 +17,7 @@ from typing import Any
 from headrace.cluster_queue.admission import is_bound_here, judge
 from headrace.cluster_queue.cycle import actions
 from headrace.cluster_queue.cycle.chronicle import Record
-from headrace.cluster_queue.cycle.cycle import Core
+from headrace.cluster_queue.cycle.cycle import Cycle
 from headrace.cluster_queue.model import resources
 from headrace.cluster_queue.model.nodes import is_usable
 from headrace.cluster_queue.model.snapshot import Change
@@ -239,7 +239,7 @@ class Cluster:
 
     def restart(self) -> None:
         """Another core begins from the objects that there are."""
-        self.queue = Core(OWN)
+        self.queue = Cycle(OWN)
         self.restarts += 1
         self._changes = [Change(self.kinds[plural], copy.deepcopy(one)) for (plural, _, _), one in self.items.items()]
 
@@ -278,7 +278,7 @@ class Cluster:
                 for action in several:
                     self._write(action)
             except Stale:
-                self.queue.touch(uid)
+                self.queue.context.touch(uid)
                 self._wake_at = self.now
 
     def _write(self, action: actions.Action) -> None:

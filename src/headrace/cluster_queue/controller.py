@@ -24,7 +24,7 @@ from headrace.k8s.runtime.work_queue import WorkQueue
 
 from .crd import first_queue
 from .cycle.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
-from .cycle.cycle import Core
+from .cycle.cycle import Cycle
 from .cycle.external import status_of
 from .cycle.pin import binding
 from .model.snapshot import MOST_OWNERS
@@ -165,7 +165,7 @@ class FluxqueueController:
     name = "fluxqueue"
 
     def __init__(self, shared: Shared, namespace: str) -> None:
-        self.core = Core(namespace)
+        self.core = Cycle(namespace)
         # The writer of the store, if there is one.
         self.store: Writer | None = None
         self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
@@ -324,7 +324,7 @@ class FluxqueueController:
                 writes = self._todo.pop(about, None)
                 if writes is None:
                     # It has failed before: it is asked for anew.
-                    self.core.touch(about)
+                    self.core.context.touch(about)
                     self._wake.set()
                 for action in writes or ():
                     try:

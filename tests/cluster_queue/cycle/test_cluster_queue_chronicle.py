@@ -9,7 +9,7 @@ from simulated_cluster import OWN, Cluster
 
 from headrace.cluster_queue.cycle import external
 from headrace.cluster_queue.cycle.chronicle import Record
-from headrace.cluster_queue.cycle.cycle import Core
+from headrace.cluster_queue.cycle.cycle import Cycle
 from headrace.cluster_queue.model.entry import State
 from headrace.cluster_queue.names import FLUXJOBS
 from headrace.k8s.objects.kinds import JOBS, PODS
@@ -105,7 +105,7 @@ def test_a_core_that_begins_anew_tells_the_same(seconds: int) -> None:
     cluster.end_all("a")
     cluster.settle(5)
 
-    def now(core: Core) -> dict[str, Any]:
+    def now(core: Cycle) -> dict[str, Any]:
         return {one.facts.uid: one.facts for one in core.chronicle.all_now(cluster.now)}
 
     before = now(cluster.queue)

@@ -190,7 +190,9 @@ def test_a_crash_at_any_write_about_sets_changes_nothing_of_what_comes_of_it():
 def reserve(cluster: Cluster, pods: int, cores: int, seconds: int) -> int:
     """A match for another scheduler, now or later; its job id. Raises Refusal."""
     jobspec = resources.jobspec("a", "", pods, {"cpu": 1000 * cores, "pod": 1}, seconds)
-    jobid, selection, start = cluster.queue.give("default", jobspec, parse_jobspec(jobspec), cluster.now, True)
+    jobid, selection, start = cluster.queue.externals.match(
+        "default", jobspec, parse_jobspec(jobspec), cluster.now, True
+    )
     amounts, later = nodes.amounts_in(selection), start if start > cluster.now else 0
     made = cluster.put(FLUXJOBS, external.made_of(jobid, OWN, "default", amounts, jobspec, seconds, later))
     made["status"] = external.status_of(made, cluster.now)
@@ -292,8 +294,8 @@ def what_is_over_ends(cluster: Cluster) -> None:
 
 def nobody_has_what_is_reserved(cluster: Cluster) -> None:
     """What jobs and matches have of a node is no more than it has; a match has its nodes once its time has come."""
-    used = dict.fromkeys(cluster.queue.queues["default"].nodes, 0)
-    for job in cluster.queue.jobs.values():
+    used = dict.fromkeys(cluster.queue.context.queues["default"].nodes, 0)
+    for job in cluster.queue.context.entries.values():
         for place in job.places:
             used[place.node] += place.amounts.get("cpu", 0)
     for flux in cluster.all(FLUXJOBS):
@@ -488,6 +490,9 @@ def no_node_is_promised_twice(cluster: Cluster) -> None:
     for node in cluster.all(NODES):
         name = node["metadata"]["name"]
         promised = sum(
-            place.amounts.get("cpu", 0) for job in core.jobs.values() for place in job.places if place.node == name
+            place.amounts.get("cpu", 0)
+            for job in core.context.entries.values()
+            for place in job.places
+            if place.node == name
         )
         assert promised <= 4000, (name, promised)

@@ -12,7 +12,7 @@ from simulated_cluster import OWN, Cluster
 
 from headrace.cluster_queue.controller import trimmed_workload
 from headrace.cluster_queue.cycle import actions
-from headrace.cluster_queue.cycle.cycle import Core
+from headrace.cluster_queue.cycle.cycle import Cycle
 from headrace.cluster_queue.cycle.external import made_of
 from headrace.cluster_queue.model import nodes, resources
 from headrace.cluster_queue.model.cluster_queue import ClusterQueue
@@ -768,7 +768,7 @@ def test_a_job_that_its_queue_would_refuse_by_now_keeps_what_it_has_over_a_resta
     cluster.settle(5)
     assert cluster.status("a")["reason"].startswith("metadata.annotations[fluxqueue/")
     # It ends when it was to.
-    (job,) = cluster.queue.jobs.values()
+    (job,) = cluster.queue.context.entries.values()
     assert (cluster.one(FLUXJOBS, "a-job")["spec"]["duration"], job.end) == (7200, 1_800_007_203)
     for lost, expected in (("one", ["n0", "n1"]), ("node", ["n0", "n2"])):
         pod = cluster.pods_of("a")[-1]
@@ -1219,7 +1219,7 @@ def test_a_write_that_is_asked_for_again_hides_no_change_that_waits_for_the_next
     cluster.pod("a")
     cluster.settle(5)
     cluster.end(cluster.pods_of("a")[0])
-    cluster.queue.touch(cluster.one(PODS, "a")["metadata"]["uid"])
+    cluster.queue.context.touch(cluster.one(PODS, "a")["metadata"]["uid"])
     cluster.settle(5)
     assert cluster.state("a") == "Finished"
 
@@ -1228,12 +1228,12 @@ def test_a_status_of_a_queue_is_asked_for_again():
     cluster = Cluster(nodes=1)
     cluster.settle(5)
     queue = cluster.one(FLUXQUEUES, "default", "")
-    core = Core(OWN)
+    core = Cycle(OWN)
     changes = [Change(cluster.kinds[plural], one) for (plural, *_), one in cluster.items.items()]
     queue["status"] = {}
     first = core.step(changes, cluster.now).writes["default"]
     assert "default" not in core.step([], cluster.now).writes
-    core.touch("default")
+    core.context.touch("default")
     assert core.step([], cluster.now).writes["default"] == first
 
 
@@ -1846,7 +1846,7 @@ def test_a_match_that_is_labelled_with_the_id_of_another_takes_nothing_from_it()
     cluster.put(FLUXJOBS, external("match-6-external", "6", "n1", "6"))
     third = cluster.put(FLUXJOBS, external("match-7-external", "5", "n2"))
     cluster.settle()
-    assert set(cluster.queue.snapshot.externals) == {5, 6}
+    assert set(cluster.queue.context.snapshot.externals) == {5, 6}
     second = cluster.one(FLUXJOBS, "match-6-external", OWN)
     second["metadata"]["labels"][JOBID] = "5"
     cluster.put(FLUXJOBS, second)
@@ -1866,7 +1866,7 @@ def test_a_match_that_somebody_writes_into_another_namespace_counts_for_nothing(
     cluster.put(FLUXJOBS, external("match-6-external", "6", "n0", "", "other"))
     cluster.pod("a", 4)
     cluster.settle(3)
-    assert (cluster.queue.snapshot.externals, cluster.state("a")) == ({}, "Running")
+    assert (cluster.queue.context.snapshot.externals, cluster.state("a")) == ({}, "Running")
     # Nor does it come to an end in the history, and nobody but its author deletes it.
     cluster.drop(FLUXJOBS, made)
     cluster.settle(3)
@@ -1880,7 +1880,9 @@ def test_matches_count_against_the_quota_of_the_queues_own_namespace():
 
     def match(cpus: int) -> int:
         jobspec = resources.jobspec("a", "", 1, {"cpu": 1000 * cpus, "pod": 1}, 60)
-        jobid, selection, _ = cluster.queue.give("default", jobspec, parse_jobspec(jobspec), cluster.now, False)
+        jobid, selection, _ = cluster.queue.externals.match(
+            "default", jobspec, parse_jobspec(jobspec), cluster.now, False
+        )
         amounts = nodes.amounts_in(selection)
         cluster.put(FLUXJOBS, made_of(jobid, OWN, "default", amounts, jobspec, 60))
         return jobid
@@ -1927,7 +1929,7 @@ def test_what_has_come_and_gone_leaves_nothing_behind():
         cluster.delete(KINDS["JobSet"].kind, f"s{turn}")
         cluster.delete(PODS, f"p{turn}", f"gone-{turn}")
         cluster.settle(3)
-    world = cluster.queue.snapshot
+    world = cluster.queue.context.snapshot
     indexes = (world._owns, world._made, world.pods_on, world._in_namespace, world._owner, world._maker)
     assert [dict(one) for one in indexes] == [{}] * len(indexes)
 

@@ -8,7 +8,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.cluster_queue.cycle import actions
-from headrace.cluster_queue.cycle.cycle import Core
+from headrace.cluster_queue.cycle.cycle import Cycle
 from headrace.cluster_queue.model.snapshot import Change
 from headrace.cluster_queue.names import CLAIMS, FLUXQUEUES, NODES
 from headrace.cluster_queue.workloads import KINDS
@@ -100,7 +100,9 @@ def test_pods_of_an_object_that_is_left_alone_are_bound_where_there_is_room(mark
     cluster.end_all("alone")
     cluster.settle(5)
     assert cluster.state("next") == "Running"
-    assert [one.node for one in cluster.queue.queues["default"].holds.values()] == [cluster.status("next")["nodes"]]
+    assert [one.node for one in cluster.queue.context.queues["default"].holds.values()] == [
+        cluster.status("next")["nodes"]
+    ]
 
 
 @pytest.mark.parametrize("name", ["FluxionScheduler", "headrace", "fluence"])
@@ -190,8 +192,8 @@ def test_a_claim_that_is_bound_and_not_is_a_matter_of_those_that_use_it(monkeypa
         with_spec(cluster, name, volumes=[volume] if claim else [])
     cluster.settle(3)
     reviewed = []
-    review = Core._review
-    monkeypatch.setattr(Core, "_review", lambda core, uid, now: (reviewed.append(uid), review(core, uid, now)))
+    review = Cycle._review
+    monkeypatch.setattr(Cycle, "_review", lambda core, uid, now: (reviewed.append(uid), review(core, uid, now)))
     claim = {"metadata": {"name": "one", "namespace": "ns", "uid": "claim"}}
     for namespace in ("ns", "other"):
         for phase in ("Bound", "Lost"):

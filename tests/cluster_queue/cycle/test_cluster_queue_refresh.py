@@ -9,7 +9,7 @@ from simulated_cluster import Cluster
 
 from headrace.cluster_queue.cycle import refresh
 from headrace.cluster_queue.cycle.refresh import Refresh
-from headrace.cluster_queue.model.entry import Job
+from headrace.cluster_queue.model.entry import Entry
 from headrace.cluster_queue.names import FLUXQUEUES, HELD
 from headrace.k8s.objects import kinds
 
@@ -36,11 +36,11 @@ def test_a_look_is_at_the_first_jobs_and_some_behind_them(cluster: Cluster, monk
     looked: list[list[str]] = []
     look, line_up = Refresh.look, Refresh.line_up
 
-    def begun(self: Refresh, now: float) -> Iterator[Job]:
+    def begun(self: Refresh, now: float) -> Iterator[Entry]:
         looked.append([])
         yield from look(self, now)
 
-    def seen(self: Refresh, job: Job, now: int, expected: float = 0) -> None:
+    def seen(self: Refresh, job: Entry, now: int, expected: float = 0) -> None:
         looked[-1].append(job.item["metadata"]["name"])
         line_up(self, job, now, expected)
 

@@ -638,7 +638,7 @@ def test_that_a_reservation_runs_is_asked_for_until_it_is_written(live: Live) ->
         return len(core.step([], found.at + 0.5).writes.get(about, ()))
 
     assert [asked(), asked()] == [1, 0]
-    core.touch(about)
+    core.context.touch(about)
     assert [asked(), asked()] == [1, 0]
 
 

@@ -10,7 +10,7 @@ from headrace.k8s.objects.conditions import condition
 
 from ..admission import is_bound_here
 from ..model.cluster_queue import ClusterQueue
-from ..model.entry import Job
+from ..model.entry import Entry
 from ..model.fluxjobs import moment_of
 from ..model.snapshot import Snapshot, is_placed, node_of
 
@@ -29,40 +29,42 @@ class Binding:
         self.due: dict[str, float] = {}
         self._snapshot = snapshot
 
-    def pinned(self, job: Job, queue: ClusterQueue | None, pod: str, now: float) -> None:
+    def pinned(self, entry: Entry, queue: ClusterQueue | None, pod: str, now: float) -> None:
         """A pod (its uid) is given to its node now."""
-        job.pinned_at[pod] = now
+        entry.pinned_at[pod] = now
         if queue and queue.settings.ready_timeout:
-            self.due[job.uid] = min(now + queue.settings.ready_timeout, self.due.get(job.uid, inf))
+            self.due[entry.uid] = min(now + queue.settings.ready_timeout, self.due.get(entry.uid, inf))
 
-    def review(self, job: Job, queue: ClusterQueue | None, now: float) -> None:
+    def review(self, entry: Entry, queue: ClusterQueue | None, now: float) -> None:
         """Note which pods were not bound in time, and when the next is to be bound."""
-        self.due.pop(job.uid, None)
-        pods = list(self._snapshot.live_pods(job.uid)) if job.state.has_nodes else []
+        self.due.pop(entry.uid, None)
+        pods = list(self._snapshot.live_pods(entry.uid)) if entry.state.has_nodes else []
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
-        job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
+        entry.pinned_at = {uid: entry.pinned_at.get(uid, _pinned_at(entry, pod)) for uid, pod in waits.items()}
         # The places of those that are being deleted for that are given back when they are gone.
-        going = job.late.intersection(pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"])
-        job.late = _NOBODY
-        if job.state.is_over:
-            job.unbound = ""
-        if queue is None or not job.state.has_nodes:
+        going = entry.late.intersection(
+            pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
+        )
+        entry.late = _NOBODY
+        if entry.state.is_over:
+            entry.unbound = ""
+        if queue is None or not entry.state.has_nodes:
             return
-        ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
+        ends = {uid: at + queue.settings.ready_timeout for uid, at in entry.pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
-        job.late = going.union(late)
-        job.avoided = job.avoided.union(node_of(waits[uid]) for uid in late)
-        if late and not job.unbound:
+        entry.late = going.union(late)
+        entry.avoided = entry.avoided.union(node_of(waits[uid]) for uid in late)
+        if late and not entry.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
-            job.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"
-        elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.demand.pods:
-            job.unbound = ""
+            entry.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"
+        elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= entry.demand.pods:
+            entry.unbound = ""
         if len(late) < len(ends):
-            self.due[job.uid] = min(end for end in ends.values() if end > now)
+            self.due[entry.uid] = min(end for end in ends.values() if end > now)
 
-    def forget(self, job: Job) -> None:
+    def forget(self, entry: Entry) -> None:
         """A job is gone."""
-        self.due.pop(job.uid, None)
+        self.due.pop(entry.uid, None)
 
 
 def _waits_for_binding(pod: Object) -> bool:
@@ -71,9 +73,9 @@ def _waits_for_binding(pod: Object) -> bool:
     return is_placed(pod) and not is_bound and "deletionTimestamp" not in pod["metadata"]
 
 
-def _pinned_at(job: Job, pod: Object) -> float:
+def _pinned_at(entry: Entry, pod: Object) -> float:
     """When a pod was pinned that was so already when this core began."""
-    return max(job.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
+    return max(entry.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
 
 
 def _why_not_bound(pod: Object, limit: str) -> str:

@@ -16,14 +16,19 @@ from typing import Any
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.k8s.objects.timestamps import seconds_of, text_of
 from headrace.k8s.runtime.writes import patch_of
+from headrace.sched.graph.request import JobRequest
+from headrace.sched.graph.selection import Selection
+from headrace.sched.queueing.why import no_match
 
-from ..model import resources
+from ..model import constraints, nodes, resources
 from ..model.cluster_queue import ClusterQueue
 from ..model.entry import State
 from ..model.fluxjobs import jobid_of
 from ..model.quota import JOB
+from ..model.request import Refusal
 from ..names import EXTERNAL, FLUXJOBS, JOBID
 from . import actions
+from .context import Context
 
 Object = dict[str, Any]
 # The annotation of the FluxJob of a group of pods: how many they are.
@@ -90,9 +95,9 @@ class Externals:
     `changed` are the nodes of jobs that have come or gone since it was cleared.
     """
 
-    def __init__(self, queues: Mapping[str, ClusterQueue], namespace: str) -> None:
+    def __init__(self, context: Context, namespace: str) -> None:
         self.changed: dict[str, None] = {}
-        self._queues = queues
+        self._context = context
         self._namespace = namespace
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
         # Amounts of nodes that each job has: by job id, and by node and job id.
@@ -103,11 +108,40 @@ class Externals:
         # The versions of the FluxJobs for which was asked to say that they run.
         self._asked: dict[int, str] = {}
 
-    def give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: int, end: int) -> None:
+    def _give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: int, end: int) -> None:
         """A new job holds amounts of nodes, from a time on to another one (0: for ever)."""
         self._new.add(jobid)
         self._place(jobid, amounts)
         self._hold(jobid, queue, amounts, now, start, end)
+
+    def match(
+        self, name: str, jobspec: Object, request: JobRequest, now: float, reserves: bool
+    ) -> tuple[int, Selection, int]:
+        """Give resources of a queue to a new job of another scheduler now or, if it `reserves`, at the
+        earliest time at which it fits; returns its id, what it has, and from which time on (seconds).
+
+        Raises Refusal where there is no such queue, no room, or no such time that is known, and for what is over the
+        quota of the queue's own namespace.
+        """
+        queue = self._context.queues.get(name)
+        if queue is None:
+            raise Refusal(f"there is no FluxQueue {name}")
+        if queue.has_taints and request.constraint is None and not request.sets:
+            # Nobody says which taints the other scheduler's pods tolerate. So a match gets nodes without taints, unless
+            # its jobspec has a constraint.
+            request = JobRequest(request.resources, request.duration, constraints.constraint_of({}))
+        found = queue.earliest(request, int(now), reserves)
+        if found.selection is None:
+            raise Refusal(no_match(queue.scheduler, jobspec, request, int(now), reserves))
+        amounts = nodes.amounts_in(found.selection)
+        if excess := self.excess(queue, amounts):
+            raise Refusal(f"no room now: {excess}")
+        self._context.ids.high_water = max(self._context.ids.high_water, *self._context.snapshot.externals, 0)
+        jobid = self._context.ids.next(int(now * 1000))
+        end = found.start + request.duration if request.duration else 0
+        self._give(jobid, queue, amounts, int(now), found.start, end)
+        self._context.changed[name] = None
+        return jobid, found.selection, found.start
 
     def excess(self, queue: ClusterQueue, amounts: Amounts) -> str:
         """Which limits of the quota a new job with these amounts would be over, and by how much; "" for none."""
@@ -153,7 +187,7 @@ class Externals:
     def settle(self, fluxjobs: Mapping[int, Object], now: int) -> None:
         """Hold what the FluxJobs that there are say, in the queues as they are now."""
         for jobid, item in fluxjobs.items():
-            queue = self._queues.get(item["spec"].get("queue", ""))
+            queue = self._context.queues.get(item["spec"].get("queue", ""))
             held = self._holds.get(jobid)
             if jobid not in self._nodes:
                 self._place(jobid, dict(amounts_of(item)))

@@ -13,8 +13,8 @@ from typing import Any
 from ..admission import gate_index, is_skipped
 from ..model import constraints, resources
 from ..model.cluster_queue import ClusterQueue
-from ..model.snapshot import Snapshot
 from . import actions, pin
+from .context import Context
 
 Object = dict[str, Any]
 
@@ -22,10 +22,10 @@ Object = dict[str, Any]
 class Unmanaged:
     """`unbindable` are the uids of objects with a pod that is to be bound, and that no node has room for."""
 
-    def __init__(self, snapshot: Snapshot, queues: dict[str, ClusterQueue]) -> None:
+    def __init__(self, context: Context) -> None:
         self.unbindable: dict[str, None] = {}
-        self._snapshot = snapshot
-        self._queues = queues
+        self._snapshot = context.snapshot
+        self._queues = context.queues
         # By the uid of a pod, the hold that keeps its room on its node from the write of its binding on until the watch
         # shows the pod as bound.
         self._holds: dict[str, tuple[ClusterQueue, int]] = {}

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ..workloads import WorkloadKind, group
 from . import resources
+from .assignment import Place
 from .demand import Demand, Request
 from .quota import JOB
 
@@ -40,23 +41,6 @@ class State(Enum):
     @property
     def is_over(self) -> bool:
         return self in (State.FINISHED, State.FAILED)
-
-
-class Place(Struct, eq=False):
-    """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
-    pod that has it, "" while there is none, and `beyond` what that has of the node beside `amounts`, as it was resized.
-    The pods of its set waited for it `since` that time.
-    """
-
-    index: int
-    node: str
-    set: str
-    hold: int
-    amounts: resources.Amounts
-    queue: str
-    since: float = 0
-    pod: str = ""
-    beyond: resources.Amounts = {}
 
 
 class Wait(NamedTuple):
@@ -111,15 +95,15 @@ def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wa
     return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
 
 
-def growing(job: Job, why: str) -> str:
+def growing(entry: Entry, why: str) -> str:
     """Why a job waits, or those of its pods that do while others have nodes."""
-    pods = sum(one.pods for one in job.waits)
-    if not job.state.has_nodes or not why:
+    pods = sum(one.pods for one in entry.waits)
+    if not entry.state.has_nodes or not why:
         return why
     return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
 
 
-class Job(Struct, eq=False, kw_only=True):
+class Entry(Struct, eq=False, kw_only=True):
     """`nodes` are those that it was given, in order, as status.nodes has them, and `sets` the names of the sets for
     whose pods these are; `places` what is left of them, and `freed` the indexes of those that it has given back.
     `leaving` are holds of what it has given back, which end when its status tells that: until then, a core that begins

@@ -14,7 +14,7 @@ from headrace.k8s.objects.timestamps import seconds_of, text_of
 
 from ..names import EXTERNAL, FLUXJOBS, JOBID
 from ..workloads import group
-from .entry import Job, State, Wait
+from .entry import Entry, State, Wait
 from .request import jobspec_of
 
 Object = dict[str, Any]
@@ -68,51 +68,53 @@ def name_of(kind: str, name: str) -> str:
     return f"{plain[: _LONGEST_NAME - len(mark) - 1].rstrip('.')}-{mark}"
 
 
-def made_of(job: Job, reserves: bool) -> Object:
+def made_of(entry: Entry, reserves: bool) -> Object:
     """A FluxJob for a job; `reserves`: the policy of its queue makes reservations."""
-    meta = job.item["metadata"]
+    meta = entry.item["metadata"]
     return {
         "apiVersion": FLUXJOBS.api_version,
         "kind": FLUXJOBS.kind,
         "metadata": {
-            "name": name_of(job.kind_name, meta["name"]),
+            "name": name_of(entry.kind_name, meta["name"]),
             "namespace": meta["namespace"],
-            "labels": {JOBID: str(job.jobid)},
-            "ownerReferences": _owners(job),
+            "labels": {JOBID: str(entry.jobid)},
+            "ownerReferences": _owners(entry),
         },
         "spec": {
-            **_asked(job, reserves),
-            "type": job.workload.number,
+            **_asked(entry, reserves),
+            "type": entry.workload.number,
             "name": meta["name"],
-            "queue": job.queue,
+            "queue": entry.queue,
         },
     }
 
 
-def _asked(job: Job, reserves: bool) -> Object:
+def _asked(entry: Entry, reserves: bool) -> Object:
     """The part of the spec that may change while a job waits."""
-    asked = job.asked
-    jobspec = jobspec_of(job, asked) if asked and not job.demand.missing else {}
+    asked = entry.asked
+    jobspec = jobspec_of(entry, asked) if asked and not entry.demand.missing else {}
     return {
         "jobspec": json.dumps(jobspec, separators=(",", ":")) if jobspec else "",
         "duration": int(asked.duration) if asked else 0,
-        "nodes": job.demand.pods,
-        "priority": job.priority,
+        "nodes": entry.demand.pods,
+        "priority": entry.priority,
         "reservation": reserves,
     }
 
 
-def changes_of(job: Job, reserves: bool, fluxjob: Object) -> Object:
+def changes_of(entry: Entry, reserves: bool, fluxjob: Object) -> Object:
     """The merge patch of the FluxJob of a job that brings spec and owners up to date; {} for nothing."""
-    spec, owners = _changed_spec(job, reserves, fluxjob.get("spec") or {}), _owners(job)
+    spec, owners = _changed_spec(entry, reserves, fluxjob.get("spec") or {}), _owners(entry)
     told = {one["uid"] for one in fluxjob["metadata"].get("ownerReferences") or ()}
     # It was made with the first pods of its group.
-    is_grown = not job.demand.missing and not job.state.is_over and not told.issuperset(one["uid"] for one in owners)
+    is_grown = (
+        not entry.demand.missing and not entry.state.is_over and not told.issuperset(one["uid"] for one in owners)
+    )
     metadata = {"ownerReferences": owners} if is_grown else {}
     return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
 
 
-def _changed_spec(job: Job, reserves: bool, told: Object) -> Object:
+def _changed_spec(entry: Entry, reserves: bool, told: Object) -> Object:
     """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
     and nodes in one; {} for nothing. `reserves` is as for `made_of`.
 
@@ -122,15 +124,15 @@ def _changed_spec(job: Job, reserves: bool, told: Object) -> Object:
     Another jobspec that differs in its constraints alone, which say in other words where a job may run when nodes get
     taints, is not worth a write.
     """
-    if not job.asked or job.state.is_over:
+    if not entry.asked or entry.state.is_over:
         return {}
-    wanted = _asked(job, reserves)
+    wanted = _asked(entry, reserves)
     if wanted["jobspec"] and not told.get("jobspec"):
         return wanted
-    if job.state is State.HELD:
+    if entry.state is State.HELD:
         differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
         return wanted if differs or _asks_for_other(told.get("jobspec", ""), wanted["jobspec"]) else {}
-    if job.workload.lasts:
+    if entry.workload.lasts:
         return wanted if any(told.get(key) != wanted[key] for key in ("duration", "nodes", "priority")) else {}
     return {"nodes": wanted["nodes"]} if wanted["nodes"] > told.get("nodes", 0) else {}
 
@@ -142,56 +144,56 @@ def _asks_for_other(told: str, wanted: str) -> bool:
     return bool(json.loads(told)["resources"] != json.loads(wanted)["resources"])
 
 
-def _owners(job: Job) -> list[Object]:
+def _owners(entry: Entry) -> list[Object]:
     """The objects with which the FluxJob goes: with the last of them, if it is a group of pods."""
-    kind, found = job.workload.kind, job.workload.objects(job.item)
-    alone = len(found) == 1 and job.workload is not group.WORKLOAD_KIND
+    kind, found = entry.workload.kind, entry.workload.objects(entry.item)
+    alone = len(found) == 1 and entry.workload is not group.WORKLOAD_KIND
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     names = ({"name": one["metadata"]["name"], "uid": one["metadata"]["uid"]} for one in found)
     return [{**head, **one, "controller": alone, "blockOwnerDeletion": False} for one in names]
 
 
-def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
+def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
     """The whole status of a job; `pods` are its counts, `before` the status until now."""
-    state = job.state if job.is_claimed or not job.state.has_nodes else State.HELD
+    state = entry.state if entry.is_claimed or not entry.state.has_nodes else State.HELD
     has_nodes, waits = state.has_nodes, state is State.HELD
-    position, estimate = place_of(job)
-    is_reserved = waits and job.is_reserved
-    quota = "WithinQuota" if not job.excess else "OverQuota"
+    position, estimate = place_of(entry)
+    is_reserved = waits and entry.is_reserved
+    quota = "WithinQuota" if not entry.excess else "OverQuota"
     conditions = {
-        "Quota": (not job.excess, quota, job.excess),
+        "Quota": (not entry.excess, quota, entry.excess),
         "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned", ""),
         "Released": (has_nodes or state.is_over, _why_released(state, before), ""),
     }
-    times = {"queuedAt": job.queued_at, "startedAt": 0 if waits else job.started_at, "endedAt": job.ended_at}
+    times = {"queuedAt": entry.queued_at, "startedAt": 0 if waits else entry.started_at, "endedAt": entry.ended_at}
     return {
         "submitStatus": _SUBMIT.get(state, "statusSubmit"),
         "state": state.value,
-        "jobid": str(job.jobid),
-        **({"reason": job.reason or job.unbound} if job.reason or job.unbound else {}),
+        "jobid": str(entry.jobid),
+        **({"reason": entry.reason or entry.unbound} if entry.reason or entry.unbound else {}),
         **({"position": position} if waits and position else {}),
         **({"estimatedStart": text_of(estimate)} if waits and estimate else {}),
-        **({} if waits else nodes_of(job)),
+        **({} if waits else nodes_of(entry)),
         **({"pods": pods} if pods and has_nodes else {}),
         **{name: text_of(moment) for name, moment in times.items() if moment},
         "conditions": [_condition(name, *holds, before, now) for name, holds in conditions.items()],
     }
 
 
-def nodes_of(job: Job) -> Object:
+def nodes_of(entry: Entry) -> Object:
     """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
-    freed = {"freed": Idset(job.freed).encode()} if job.freed and job.state.has_nodes else {}
-    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in job.waits] if job.state.has_nodes else []
-    given = {"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}
-    return {**given, **_sets_of(job), **freed, **({"waits": waits} if waits else {})}
+    freed = {"freed": Idset(entry.freed).encode()} if entry.freed and entry.state.has_nodes else {}
+    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.waits] if entry.state.has_nodes else []
+    given = {"nodes": Hostlist(entry.nodes).encode()} if entry.nodes else {}
+    return {**given, **_sets_of(entry), **freed, **({"waits": waits} if waits else {})}
 
 
-def _sets_of(job: Job) -> Object:
+def _sets_of(entry: Entry) -> Object:
     """For whose pods the nodes are, where that is not plain: a job of several sets may want pods of one alone."""
-    names = dict.fromkeys(job.sets)
-    if not names or max(len(job.demand.sets), len(names)) < 2:
+    names = dict.fromkeys(entry.sets)
+    if not names or max(len(entry.demand.sets), len(names)) < 2:
         return {}
-    indexes = {name: [index for index, own in enumerate(job.sets) if own == name] for name in names}
+    indexes = {name: [index for index, own in enumerate(entry.sets) if own == name] for name in names}
     return {"sets": [{"name": name, "indexes": Idset(own).encode()} for name, own in indexes.items()]}
 
 
@@ -232,9 +234,9 @@ def moment_of(text: str | None) -> float:
     return seconds_of(text) if text else 0
 
 
-def place_of(job: Job) -> tuple[int, int]:
+def place_of(entry: Entry) -> tuple[int, int]:
     """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
-    return shown_position(job.position), int(job.estimate)
+    return shown_position(entry.position), int(entry.estimate)
 
 
 def place_in(status: Object) -> tuple[int, int]:

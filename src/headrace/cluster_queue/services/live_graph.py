@@ -72,9 +72,10 @@ class LiveGraph:
 
     def tell_unknown_queue(self) -> None:
         """Say in the log that the FluxQueue is not there, if so; what is asked for is refused until it is."""
-        if self._queue not in self._core.queues:
+        if self._queue not in self._core.context.queues:
             log.warning(
-                "there is no FluxQueue %s for gRPC to match; there are %s", self._queue, ", ".join(self._core.queues)
+                "there is no FluxQueue %s for gRPC to match; there are %s",
+                *(self._queue, ", ".join(self._core.context.queues)),
             )
 
     async def init(self, policy: str, jgf: str) -> bool:
@@ -117,12 +118,12 @@ class LiveGraph:
         """Give a request resources; `marks` are annotations of its FluxJob."""
         began, now = time.perf_counter(), time.time()
         try:
-            jobid, selection, start = self._core.give(self._queue, jobspec, request, now, reserves)
+            jobid, selection, start = self._core.externals.match(self._queue, jobspec, request, now, reserves)
         except Refusal as exc:
             raise Unanswerable(str(exc)) from None
         graph, amounts, is_later = selection.graph, nodes.amounts_in(selection), start > int(now)
         later = start if is_later else 0
-        where = self._core.snapshot.namespace, self._queue
+        where = self._core.context.snapshot.namespace, self._queue
         body = external.made_of(jobid, *where, amounts, jobspec, request.duration, later)
         if marks:
             body["metadata"]["annotations"] = dict(marks)
@@ -192,7 +193,7 @@ class LiveGraph:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def cancel(self, jobid: int) -> None:
-        item = self._core.snapshot.externals.get(jobid) or self._unseen().get(jobid)
+        item = self._core.context.snapshot.externals.get(jobid) or self._unseen().get(jobid)
         if item is None:
             raise Unanswerable(f"there is no job {jobid}")
         try:
@@ -210,12 +211,12 @@ class LiveGraph:
 
     def groups(self) -> Mapping[str, int]:
         groups = {
-            str(job.item["metadata"]["name"]): job.demand.pods
-            for job in self._core.jobs.values()
-            if job.workload is group.WORKLOAD_KIND and not job.state.is_over
+            str(entry.item["metadata"]["name"]): entry.demand.pods
+            for entry in self._core.context.entries.values()
+            if entry.workload is group.WORKLOAD_KIND and not entry.state.is_over
         }
         matched: dict[str, int] = {}
-        for item in {**self._unseen(), **self._core.snapshot.externals}.values():
+        for item in {**self._unseen(), **self._core.context.snapshot.externals}.values():
             marks = item["metadata"].get("annotations") or {}
             if name := marks.get(GROUP_NAMES[0]):
                 matched[name] = matched.get(name, 0) + int(marks.get(external.NUMBER, 0))
@@ -223,7 +224,7 @@ class LiveGraph:
 
     def _served(self) -> ClusterQueue:
         """Raises Unanswerable."""
-        queue = self._core.queues.get(self._queue)
+        queue = self._core.context.queues.get(self._queue)
         if queue is None:
             raise Unanswerable(f"there is no FluxQueue {self._queue}")
         return queue

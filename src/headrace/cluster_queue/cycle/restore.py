@@ -1,0 +1,90 @@
+"""The entry of a workload, as its FluxJob says, or its pods where somebody has deleted that.
+
+So a process that begins anew goes on from the objects of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.jobid import TIMESTAMP_SHIFT
+from headrace.k8s.objects.timestamps import seconds_of
+
+from ..admission import gate_index
+from ..model import fluxjobs
+from ..model.demand import Demand
+from ..model.entry import Entry, State
+from ..model.fluxjobs import jobid_in, jobid_of, moment_of
+from ..model.snapshot import Snapshot, is_held, is_placed, node_of
+from .binding import NOT_BOUND
+from .context import EPOCH, Context
+
+Object = dict[str, Any]
+
+
+def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
+    """A job for a workload, as its FluxJob says, or its pods where somebody has deleted that; else a new one."""
+    snapshot = context.snapshot
+    workload, item = snapshot.workloads[uid]
+    meta = item["metadata"]
+    flux = snapshot.fluxjobs.get(uid) or {}
+    told = flux.get("status") or {}
+    reason = told.get("reason", "")
+    placed = [pod for pod in snapshot.live_pods(uid) if is_placed(pod)]
+    jobid = _known_id(context, flux, placed, now)
+    context.ids.high_water = max(context.ids.high_water, jobid)
+    entry = Entry(
+        uid=uid,
+        workload=workload,
+        item=item,
+        demand=demand,
+        jobid=jobid or context.ids.next(int(now * 1000)),
+        queue=flux.get("spec", {}).get("queue") or snapshot.queue_of(meta["namespace"]),
+        queued_at=moment_of(told.get("queuedAt")) or _came_at(snapshot, uid),
+        state=State(told.get("state", "Held")),
+        nodes=list(Hostlist.parse(told.get("nodes", ""))),
+        sets=[],
+        places=[],
+        freed=dict.fromkeys(Idset.parse(told.get("freed", ""))),
+        reason="" if reason.startswith(NOT_BOUND) else reason,
+        unbound=reason if reason.startswith(NOT_BOUND) else "",
+        started_at=moment_of(told.get("startedAt")),
+        ended_at=moment_of(told.get("endedAt")),
+        waits=fluxjobs.waits_in(told),
+        told_at=now,
+        told_place=fluxjobs.place_in(told),
+    )
+    first = demand.sets[0].name if demand.sets else ""
+    entry.sets = fluxjobs.sets_in(told, len(entry.nodes), first)
+    # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
+    bound = [pod for pod in placed if pod["spec"].get("nodeName")]
+    if not told and bound:
+        entry.state, entry.nodes = State.RELEASED, [node_of(pod) for pod in bound]
+        found = [demand.set_of(pod) for pod in bound]
+        entry.started_at, entry.sets = now, [own.name if own else first for own in found]
+    context.entries[uid] = context.by_part[entry.jobid] = entry
+    return entry
+
+
+def _came_at(snapshot: Snapshot, uid: str) -> float:
+    """When a workload came to its queue (seconds since the epoch): with its creation, but for one that was kept
+    from having pods by its user until later, or had pods before its namespace had a queue.
+    """
+    workload, item = snapshot.workloads[uid]
+    pods = list(snapshot.live_pods(uid))
+    is_late = (workload.suspend and not is_held(item)) or any(gate_index(pod) < 0 for pod in pods)
+    made = [seconds_of(pod["metadata"]["creationTimestamp"]) for pod in pods if gate_index(pod) >= 0]
+    created = seconds_of(item["metadata"]["creationTimestamp"])
+    return max(created, min(made)) if is_late and made else created
+
+
+def _known_id(context: Context, flux: Object, placed: list[Object], now: float) -> int:
+    """The job id of a workload, as its FluxJob says, or its pods; 0 for none. Users may write into the labels of
+    pods: that another has an id counts as none, as does one of a time to come, behind which all new ones would be.
+    """
+    newest = (int(now * 1000) - EPOCH + 1) << TIMESTAMP_SHIFT
+    told = [jobid_in(pod) for pod in placed]
+    known = [jobid_of(flux) if flux else 0, *(one for one in told if one < newest)]
+    return next((one for one in known if one and one not in context.by_part), 0)
