@@ -769,7 +769,7 @@ def test_a_job_that_its_queue_would_refuse_by_now_keeps_what_it_has_over_a_resta
     assert cluster.status("a")["reason"].startswith("metadata.annotations[fluxqueue/")
     # It ends when it was to.
     (job,) = cluster.queue.context.entries.values()
-    assert (cluster.one(FLUXJOBS, "a-job")["spec"]["duration"], job.end) == (7200, 1_800_007_203)
+    assert (cluster.one(FLUXJOBS, "a-job")["spec"]["duration"], job.planned_end) == (7200, 1_800_007_203)
     for lost, expected in (("one", ["n0", "n1"]), ("node", ["n0", "n2"])):
         pod = cluster.pods_of("a")[-1]
         if lost == "node":

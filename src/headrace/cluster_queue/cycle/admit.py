@@ -80,19 +80,19 @@ class Admit:
             self._drop(entry)
             self._review(uid, now)
             return
-        if entry.is_claimed and kind.is_suspended(item) and not is_held(item):
-            entry.is_claimed = False
-            if entry.state.has_nodes:
-                if entry.unbound:
+        if not entry.status.is_suspended_by_user and kind.is_suspended(item) and not is_held(item):
+            entry.set_suspended_by_user(True)
+            if entry.has_nodes:
+                if entry.status.unbound:
                     # What could not be bound would be given the same place at once, and keep all others from it.
-                    entry.queued_at = now
+                    entry.come_anew(now)
                 self._assign.requeue(entry)
         if demand.end and not entry.state.is_over:
             self._order.withdraw(entry)
-            entry.state, entry.reason, entry.ended_at = State(demand.end), demand.failure[:LONGEST_REASON], now
+            entry.end(State(demand.end), demand.failure[:LONGEST_REASON], now)
         if entry.leaving and (entry.state.is_over or self._assign.is_published(entry)):
             self._assign.leave(entry)
-        if entry.state.has_nodes or entry.places:
+        if entry.has_nodes or entry.places:
             self._assign.settle(entry, int(now))
         if not entry.state.is_over:
             self._wait(entry, problem, now)
@@ -125,15 +125,11 @@ class Admit:
         wrong with its objects.
         """
         queue, outside = self._context.queues.get(entry.queue), self._context.running_outside(entry)
-        if outside and not entry.state.has_nodes:
+        if outside and not entry.has_nodes:
             # It is never shown as waiting while its pods run, whoever let them.
-            entry.state, entry.is_placed, entry.started_at, entry.reason = (
-                State.RUNNING,
-                True,
-                entry.started_at or now,
-                "",
-            )
-        elif entry.state.has_nodes and not (outside or entry.nodes or entry.workload.lasts):
+            entry.is_placed = True
+            entry.run_outside(now)
+        elif entry.has_nodes and not (outside or entry.nodes or entry.workload.lasts):
             # The pods that ran outside the queue are gone.
             self._assign.requeue(entry)
         try:
@@ -141,39 +137,39 @@ class Admit:
                 raise Refusal(problem)
             check_marks(entry)
             check_priority(entry, self._context.snapshot.has_priority_class)
-            entry.asked = request_for(entry, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
+            entry.ask(request_for(entry, queue.settings if queue else Settings(), bool(queue and queue.has_taints)))
             if queue:
                 check_placement(entry, queue.settings, self._context.snapshot.has_claim)
         except Exception as exc:
             self._order.refuse(entry, exc)
             return
-        if entry.state is State.REFUSED:
-            entry.state, entry.reason = State.HELD, ""
+        entry.accept()
         entry.priority = self._priority(entry)
         if outside and self._is_outside(entry):
             self._order.withdraw(entry)
-            entry.waits, entry.reason = [], OUTSIDE
+            entry.waits = []
+            entry.explain(OUTSIDE)
             return
-        if entry.state.has_nodes and self._is_idle(entry):
+        if entry.has_nodes and self._is_idle(entry):
             self._assign.requeue(entry)
-            entry.reason = NO_PODS
-        if entry.reason == NO_PODS and entry.workload.lasts:
+            entry.explain(NO_PODS)
+        if entry.status.reason == NO_PODS and entry.workload.lasts:
             # What was scaled down to nothing comes anew when it wants pods again.
-            entry.queued_at = now
+            entry.come_anew(now)
         if queue is not None:
             entry.lacks = self._assign.lacks(entry)
             # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
-            since = float(int(now) + 1) if entry.state.has_nodes else entry.queued_at
+            since = float(int(now) + 1) if entry.has_nodes else entry.status.queued_at
             if entry.undersized:
                 entry.waits, entry.undersized = waits_again(entry.waits, entry.undersized), []
             entry.waits = waits_of(entry.waits, sum(entry.lacks.values()), entry.demand.together, since)
         why = self._kept_out(entry)
         if why or queue is None:
             self._order.withdraw(entry)
-            entry.reason = growing(entry, why)
+            entry.explain(growing(entry, why))
             return
-        if entry.state.has_nodes and not entry.waits:
-            entry.reason = OUTSIDE if outside and not entry.nodes else ""
+        if entry.has_nodes and not entry.waits:
+            entry.explain(OUTSIDE if outside and not entry.nodes else "")
         entry.is_ready = bool(entry.waits)
         if self._context.account_of(entry) is None or entry.is_submitted:
             self._order.queue_up(entry, queue)
@@ -194,7 +190,7 @@ class Admit:
             return f"the FluxQueue {entry.queue} is invalid: {found.problem}"
         if entry.demand.missing:
             return entry.demand.missing
-        return NO_PODS if not entry.demand.pods and not entry.state.has_nodes else ""
+        return NO_PODS if not entry.demand.pods and not entry.has_nodes else ""
 
     def _is_idle(self, entry: Entry) -> bool:
         """Whether an object without an end of its own was scaled down to nothing, and that is told."""

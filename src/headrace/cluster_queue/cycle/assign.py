@@ -57,7 +57,7 @@ class Assign:
         # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
         # them.
         for entry in decided.values():
-            if entry.state.has_nodes:
+            if entry.has_nodes:
                 self.settle(entry, int(now))
             if entry.avoided:
                 # It may have been given a node again to which its pod was not bound in time.
@@ -72,10 +72,10 @@ class Assign:
         self._order.leave(entry, start.part)
         entry.waits = started(entry.waits, wait)
         entry.is_ready = bool(entry.waits)
-        if not entry.state.has_nodes:
-            entry.state, entry.nodes, entry.sets, entry.freed, entry.started_at = State.RELEASED, [], [], {}, now
-            entry.is_placed, entry.unbound = True, ""
-        entry.position, entry.estimate, entry.reason = 0, 0, ""
+        if not entry.has_nodes:
+            entry.nodes, entry.sets, entry.freed, entry.is_placed = [], [], {}, True
+        entry.start(now)
+        entry.position, entry.estimate = 0, 0
         for own, names in zip(entry.sets_in_line, start.nodes, strict=True):
             self._add(entry, queue, own, names, int(now), wait.since)
         if account := self._context.account_of(entry):
@@ -87,7 +87,8 @@ class Assign:
         """A job that ran gives all back, and waits anew from its time in the queue on."""
         self._order.withdraw(entry)
         self._give_back_all(entry)
-        entry.state, entry.nodes, entry.is_placed, entry.started_at, entry.reason = State.HELD, [], False, 0, ""
+        entry.requeue()
+        entry.nodes, entry.is_placed = [], False
         entry.sets, entry.freed, entry.waits, entry.undersized = [], {}, [], []
 
     def forget(self, entry: Entry) -> None:
@@ -103,8 +104,8 @@ class Assign:
         """Give a job's places to its pods, and give back those that no pod will have."""
         queue = self._context.queues.get(entry.queue)
         if queue:
-            if entry.asked is None:
-                entry.asked = self._request_at_start(entry, queue)
+            if entry.request is None:
+                entry.ask(self._request_at_start(entry, queue))
             self._settle(entry, queue, now)
 
     def _request_at_start(self, entry: Entry, queue: ClusterQueue) -> Request | None:
@@ -129,9 +130,9 @@ class Assign:
         self.stranded.pop(uid, None)
         entry = self._context.entries.get(uid)
         queue = self._context.queues.get(entry.queue) if entry else None
-        if entry and queue and entry.state.has_nodes and not self._leave_lost_nodes(entry, queue, now):
+        if entry and queue and entry.has_nodes and not self._leave_lost_nodes(entry, queue, now):
             self.stranded[uid] = None
-            entry.reason = entry.reason or STRANDED
+            entry.explain(entry.status.reason or STRANDED)
 
     def is_published(self, entry: Entry) -> bool:
         """Whether the status says which nodes a job has."""
@@ -144,15 +145,15 @@ class Assign:
     def _settle(self, entry: Entry, queue: ClusterQueue, now: int) -> None:
         """Give a job's places to its pods, and give back those that no pod will have."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
-        if not entry.is_placed and entry.state.has_nodes:
+        if not entry.is_placed and entry.has_nodes:
             entry.is_placed = True
             taken = [index for index in range(len(entry.nodes)) if index not in entry.freed]
-            entry.places = [self._place(entry, queue, index, now, entry.queued_at) for index in taken]
+            entry.places = [self._place(entry, queue, index, now, entry.status.queued_at) for index in taken]
         for place in [one for one in entry.places if one.pod and one.pod not in pods]:
             if place.pod in entry.late:
                 # Its node might not take the next pod either: that waits anew.
-                self.give_back(entry, place, keep=entry.state.has_nodes)
-                entry.unbound = ""
+                self.give_back(entry, place, keep=entry.has_nodes)
+                entry.set_unbound("")
             else:
                 self._vacate(place)
         entry.grown = {name: one for name, one in entry.grown.items() if one[0] in pods}
@@ -178,9 +179,9 @@ class Assign:
         for place in [place for place in free if place.index not in kept]:
             if _is_undersized(entry, place):
                 entry.undersized.append(place.since)
-            self.give_back(entry, place, keep=entry.state.has_nodes)
+            self.give_back(entry, place, keep=entry.has_nodes)
         if entry.state is State.RELEASED and _all_run(entry, pods):
-            entry.state = State.RUNNING
+            entry.run()
 
     def _taken_over(
         self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Place]
@@ -212,7 +213,7 @@ class Assign:
         """A place at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
         node, own = entry.nodes[index], entry.sets[index]
         amounts = entry.amounts_of(own)
-        return Place(index, node, own, queue.hold(node, amounts, now, entry.end), amounts, entry.queue, since)
+        return Place(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
 
     def _kept(self, entry: Entry, free: list[Place]) -> Iterator[Place]:
         """Of the places without a pod, those that wait for one."""
@@ -271,7 +272,7 @@ class Assign:
         pod = self._context.snapshot.pods.get(place.pod)
         if pod is not None:
             return constraints.constraint_of(template_of(pod), queue.has_taints)
-        asked = entry.asked.sets.get(place.set) if entry.asked else None
+        asked = entry.request.sets.get(place.set) if entry.request else None
         return asked.constraint if asked else None
 
     def _leave_lost_nodes(self, entry: Entry, queue: ClusterQueue, now: int) -> bool:
@@ -291,10 +292,10 @@ class Assign:
             own = self._constraint(entry, queue, place)
             parts = [own, beside(entry, queue, place.set, others), *none_of(entry.avoided)]
             amounts = entry.amounts_of(place.set)
-            node = queue.another_node(amounts, constraints.together(parts), now, entry.end)
+            node = queue.another_node(amounts, constraints.together(parts), now, entry.planned_end)
             if node:
                 entry.leaving.append(place.hold)
-                place.node, place.hold = node, queue.hold(node, amounts, now, entry.end)
+                place.node, place.hold = node, queue.hold(node, amounts, now, entry.planned_end)
                 place.amounts = amounts
                 entry.nodes[place.index] = node
             elif not is_usable:
@@ -313,7 +314,7 @@ class Assign:
         if more:
             queue.release(place.hold)
             place.amounts = resources.largest([place.amounts, asks])
-            place.hold = queue.hold(place.node, place.amounts, now, entry.end)
+            place.hold = queue.hold(place.node, place.amounts, now, entry.planned_end)
         return True
 
     def _occupy(self, place: Place, pod: str) -> None:

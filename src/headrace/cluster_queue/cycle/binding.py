@@ -38,7 +38,7 @@ class Binding:
     def review(self, entry: Entry, queue: ClusterQueue | None, now: float) -> None:
         """Note which pods were not bound in time, and when the next is to be bound."""
         self.due.pop(entry.uid, None)
-        pods = list(self._snapshot.live_pods(entry.uid)) if entry.state.has_nodes else []
+        pods = list(self._snapshot.live_pods(entry.uid)) if entry.has_nodes else []
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
         entry.pinned_at = {uid: entry.pinned_at.get(uid, _pinned_at(entry, pod)) for uid, pod in waits.items()}
         # The places of those that are being deleted for that are given back when they are gone.
@@ -47,18 +47,18 @@ class Binding:
         )
         entry.late = _NOBODY
         if entry.state.is_over:
-            entry.unbound = ""
-        if queue is None or not entry.state.has_nodes:
+            entry.set_unbound("")
+        if queue is None or not entry.has_nodes:
             return
         ends = {uid: at + queue.settings.ready_timeout for uid, at in entry.pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
         entry.late = going.union(late)
         entry.avoided = entry.avoided.union(node_of(waits[uid]) for uid in late)
-        if late and not entry.unbound:
+        if late and not entry.status.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
-            entry.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"
+            entry.set_unbound(f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}")
         elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= entry.demand.pods:
-            entry.unbound = ""
+            entry.set_unbound("")
         if len(late) < len(ends):
             self.due[entry.uid] = min(end for end in ends.values() if end > now)
 
@@ -75,7 +75,7 @@ def _waits_for_binding(pod: Object) -> bool:
 
 def _pinned_at(entry: Entry, pod: Object) -> float:
     """When a pod was pinned that was so already when this core began."""
-    return max(entry.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
+    return max(entry.status.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
 
 
 def _why_not_bound(pod: Object, limit: str) -> str:

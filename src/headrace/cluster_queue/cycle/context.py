@@ -87,7 +87,7 @@ class Context:
         """The pods of a job that the queue does not hold, and has given no place. What they have of their nodes is
         counted as that of others (`usage`).
         """
-        if not entry.is_claimed:
+        if entry.status.is_suspended_by_user:
             # Its user has suspended it: they are about to end.
             return []
         is_pod = entry.workload.kind == PODS

@@ -35,15 +35,17 @@ class Effects:
         limit = entry.seconds if queue and queue.settings.enforce_duration else 0
         # A job without nodes has pods that run outside the queue alone: it has not had its turn yet.
         if entry.nodes and (workload.is_suspended(entry.item) or is_held(entry.item)):
-            yield actions.Change(workload.kind, entry.item, workload.released(entry.item, limit, entry.started_at))
+            yield actions.Change(
+                workload.kind, entry.item, workload.released(entry.item, limit, entry.status.started_at)
+            )
         elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in entry.places if one.pod in pods):
             # Its user has created it suspended, and unsuspended it: its pods alone were held.
-            body = workload.released(entry.item, limit, entry.started_at)
+            body = workload.released(entry.item, limit, entry.status.started_at)
             if value_at(body, workload.deadline):
                 yield actions.Change(workload.kind, entry.item, body)
         if limit and not workload.lasts and entry.kind_name != PODS.kind:
             # A pod that comes later than others of its job, as one that replaces a lost one, ends with them.
-            limit = min(limit, max(ceil(entry.end - now), 1))
+            limit = min(limit, max(ceil(entry.planned_end - now), 1))
         for place in entry.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:

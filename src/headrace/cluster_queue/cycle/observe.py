@@ -129,14 +129,14 @@ class Observe:
         self._context.loads[node] = None
         self._context.changed[name] = None
         for entry in self._context.entries_of(name):
-            if entry.state.has_nodes or not entry.is_ready:
+            if entry.has_nodes or not entry.is_ready:
                 self._context.touched[entry.uid] = None
 
     def _ask_anew(self, name: str) -> None:
         """Nodes of a queue have come to have taints: its jobs ask from now on for those whose taints they tolerate."""
         for entry in self._context.entries_of(name):
-            if entry.state.has_nodes:
-                entry.asked = None
+            if entry.has_nodes:
+                entry.ask(None)
             self._context.touched[entry.uid] = None
 
 

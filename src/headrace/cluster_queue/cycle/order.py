@@ -16,7 +16,7 @@ from headrace.sched.queueing.pending import Position
 from ..model import resources
 from ..model.cluster_queue import ClusterQueue
 from ..model.demand import Request
-from ..model.entry import WINDOW, Entry, State, growing, parts_of
+from ..model.entry import WINDOW, Entry, growing, parts_of
 from ..model.quota import Account
 from ..model.request import Refusal, beside, request_of
 from .context import Context
@@ -89,9 +89,7 @@ class Order:
     def refuse(self, entry: Entry, exc: Exception) -> None:
         """No queue takes a job; one that has nodes keeps them."""
         self.withdraw(entry)
-        entry.reason = self.problem(entry.uid, exc)
-        if not entry.state.has_nodes:
-            entry.asked, entry.state = None, State.REFUSED
+        entry.refuse(self.problem(entry.uid, exc))
 
     def problem(self, uid: str, exc: Exception) -> str:
         """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
@@ -106,8 +104,8 @@ class Order:
     def queue_up(self, entry: Entry, queue: ClusterQueue) -> None:
         """Put what a job waits for in front of its queue's graph, or refuse the job where that is no request."""
         try:
-            if entry.asked:
-                self._submit(entry, queue, entry.asked)
+            if entry.request:
+                self._submit(entry, queue, entry.request)
         except Exception as exc:
             self.refuse(entry, exc)
 
@@ -157,11 +155,11 @@ class Order:
             if queue and entry.is_ready and len(entry.line) <= WINDOW // 2:
                 self.queue_up(entry, queue)
             return
-        if entry.state.has_nodes:
+        if entry.has_nodes:
             outside = (resources.amounts_of(pod["spec"], pod.get("status")) for pod in self._context.outside(entry))
             account.run(entry.jobid, resources.total([entry.holds, *outside]))
         # What waits beside what runs is entered by the negative id.
-        waiting, other = (-entry.jobid, 0) if entry.state.has_nodes else (entry.jobid, -entry.jobid)
+        waiting, other = (-entry.jobid, 0) if entry.has_nodes else (entry.jobid, -entry.jobid)
         if entry.is_ready and entry.waits:
             account.wait(waiting, (-entry.priority, entry.waits[0].since, waiting), entry.needs)
         else:
@@ -194,7 +192,8 @@ class Order:
 
     def exceed(self, entry: Entry, excess: str) -> None:
         """A job is over limits of its namespace's quota."""
-        entry.reason, entry.excess = growing(entry, excess), excess
+        entry.explain(growing(entry, excess))
+        entry.excess = excess
 
     # --- positions
 

@@ -109,17 +109,16 @@ class Refresh:
         self, line: Iterable[tuple[Entry, float]], name: str, queue: ClusterQueue, now: float
     ) -> Iterator[Entry]:
         for entry, expected in line:
-            before = entry.reason
+            before = entry.status.reason
             self.line_up(entry, int(now), expected)
             if entry.estimate:
                 self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.estimate)
-            if entry.reason != before:
-                entry.is_due = True
-            elif fluxjobs.place_of(entry) == entry.told_place:
+            if entry.status.reason != before:
+                pass
+            elif fluxjobs.place_of(entry) == entry.published.place:
                 continue
-            elif now - entry.told_at >= STATUS_INTERVAL and self._credit >= 1:
+            elif now - entry.published.at >= STATUS_INTERVAL and self._credit >= 1:
                 self._credit -= 1
-                entry.is_due = True
             else:
                 self._context.changed[name] = None
                 continue
@@ -130,7 +129,7 @@ class Refresh:
         for account in queue.accounts.values():
             for jobid in account.outside():
                 entry = self._context.by_part[abs(jobid)]
-                if now - entry.told_at < STATUS_INTERVAL or self._credit < 1:
+                if now - entry.published.at < STATUS_INTERVAL or self._credit < 1:
                     self._context.changed[name] = None
                 elif (excess := account.excess(jobid)) != entry.excess:
                     self._credit -= 1
@@ -141,14 +140,14 @@ class Refresh:
         """Bring a job that stands in front of a graph up to date; `expected` is its start as far as sums tell."""
         queue = self._context.queues[entry.queue]
         self._order.locate(entry, queue, now, expected)
-        entry.reason = self._why(queue, entry, now)
+        entry.explain(self._why(queue, entry, now))
 
     def explain_again(self, entry: Entry, now: int) -> None:
         """Something of a job in line has changed, and with that perhaps why it waits. The first one's amounts change
         all the time, and are told as often as there are looks.
         """
         if entry.position > 1:
-            entry.reason = self._why(self._context.queues[entry.queue], entry, now)
+            entry.explain(self._why(self._context.queues[entry.queue], entry, now))
 
     def _why(self, queue: ClusterQueue, entry: Entry, now: int) -> str:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
@@ -158,5 +157,7 @@ class Refresh:
             why += queue.taken_by_others()
         else:
             why = BEHIND
-        is_kept_back = entry.position > 1 and queue.queue.policy.backfill and entry.asked and not entry.asked.duration
+        is_kept_back = (
+            entry.position > 1 and queue.queue.policy.backfill and entry.request and not entry.request.duration
+        )
         return growing(entry, why + _UNLIMITED if is_kept_back else why)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.k8s.runtime.events import Report as Event
 from headrace.k8s.runtime.writes import patch_of
 
 from ..model import fluxjobs
-from ..model.entry import Entry, State
+from ..model.entry import Entry, Published, State
 from ..model.snapshot import is_held
 from ..names import FLUXJOBS
 from . import actions
@@ -61,7 +63,9 @@ class Report:
             del self._unpublished[uid]
         self._order.forget_positions()
         if now >= self._refresh.at:
-            context.touched.update({entry.uid: None for entry in self._refresh.look(now)})
+            for changed in self._refresh.look(now):
+                changed.published = replace(changed.published, is_due=True)
+                context.touched[changed.uid] = None
         for uid in context.touched:
             with self._order.contained(uid):
                 entry = context.entries.get(uid)
@@ -104,11 +108,11 @@ class Report:
             yield actions.Delete(FLUXJOBS, flux)
             return
         told: Object = flux.get("status") or {}
-        if not entry.is_claimed and told.get("state") == "Held":
+        if entry.status.is_suspended_by_user and told.get("state") == "Held":
             if not is_held(entry.item):
                 yield actions.Change(entry.workload.kind, entry.item, entry.workload.held_again(entry.item))
                 return
-            entry.is_claimed = True
+            entry.set_suspended_by_user(False)
         body = fluxjobs.changes_of(entry, reserves, flux)
         if body:
             # The status is written to the version that comes of this.
@@ -116,27 +120,27 @@ class Report:
             return
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
         wanted = fluxjobs.status_of(entry, told, self._counts(entry, pods), now)
-        is_due = entry.is_due or (entry.state.has_nodes and now - entry.told_at >= STATUS_INTERVAL)
+        is_due = entry.published.is_due or (entry.has_nodes and now - entry.published.at >= STATUS_INTERVAL)
         patch = patch_of(told, wanted)
         self._unpublished.pop(entry.uid, None)
         if _matters(told, wanted) or (is_due and patch):
             yield from _events(entry, told, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch)
-            entry.told_at, entry.told_place, entry.is_due = now, fluxjobs.place_of(entry), False
+            entry.published = Published(now, fluxjobs.place_of(entry))
         else:
-            if patch and entry.state.has_nodes:
-                self._unpublished[entry.uid] = entry.told_at + STATUS_INTERVAL
+            if patch and entry.has_nodes:
+                self._unpublished[entry.uid] = entry.published.at + STATUS_INTERVAL
             # A write that was refused told nothing.
-            entry.told_place = fluxjobs.place_in(told)
-            if entry.told_place != fluxjobs.place_of(entry):
+            entry.published = replace(entry.published, place=fluxjobs.place_in(told))
+            if entry.published.place != fluxjobs.place_of(entry):
                 self._context.changed[entry.queue] = None
-        if entry.state.has_nodes and self._assign.is_published(entry):
+        if entry.has_nodes and self._assign.is_published(entry):
             yield from self._effects.about(entry, pods, now)
 
     def _counts(self, entry: Entry, pods: dict[str, Object]) -> Object:
         running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
         placed = sum(1 for place in entry.places if place.pod)
-        return {"wanted": entry.demand.pods, "placed": placed, "running": running} if entry.state.has_nodes else {}
+        return {"wanted": entry.demand.pods, "placed": placed, "running": running} if entry.has_nodes else {}
 
 
 def _events(entry: Entry, told: Object, wanted: Object) -> Iterator[actions.Action]:
@@ -144,19 +148,23 @@ def _events(entry: Entry, told: Object, wanted: Object) -> Iterator[actions.Acti
     is_new = told.get("state") != entry.state.value
     has_changed = is_new or _without_amounts(told) != _without_amounts(wanted)
     reports = []
-    if entry.unbound and entry.unbound != told.get("reason"):
-        reports.append(Event("Warning", "NotBound", entry.unbound))
-    if not told.get("state") and entry.asked and entry.asked.left:
-        text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(entry.asked.left)}"
+    if entry.status.unbound and entry.status.unbound != told.get("reason"):
+        reports.append(Event("Warning", "NotBound", entry.status.unbound))
+    if not told.get("state") and entry.request and entry.request.left:
+        text = (
+            f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(entry.request.left)}"
+        )
         reports.append(Event("Normal", "LeftToScheduler", text))
     if entry.state is State.HELD and has_changed:
-        reports.append(Event("Normal", "Queued", f"in queue {entry.queue}: {entry.reason or BEHIND}"))
-    elif entry.state is State.REFUSED and (is_new or told.get("reason") != entry.reason):
-        reports.append(Event("Warning", "Refused", entry.reason))
+        reports.append(Event("Normal", "Queued", f"in queue {entry.queue}: {entry.status.reason or BEHIND}"))
+    elif entry.state is State.REFUSED and (is_new or told.get("reason") != entry.status.reason):
+        reports.append(Event("Warning", "Refused", entry.status.reason))
     elif entry.state is State.RELEASED and is_new:
         reports.append(Event("Normal", "Released", f"on {wanted.get('nodes')}"))
-    if entry.reason and has_changed and entry.state not in (State.HELD, State.REFUSED):
-        reports.append(Event("Warning" if entry.state is State.FAILED else "Normal", entry.state.value, entry.reason))
+    if entry.status.reason and has_changed and entry.state not in (State.HELD, State.REFUSED):
+        reports.append(
+            Event("Warning" if entry.state is State.FAILED else "Normal", entry.state.value, entry.status.reason)
+        )
     for report in reports:
         yield actions.Tell(entry.workload.kind, entry.workload.objects(entry.item)[0], told, report)
 

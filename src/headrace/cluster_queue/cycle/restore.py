@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.jobid import TIMESTAMP_SHIFT
@@ -15,7 +17,7 @@ from headrace.k8s.objects.timestamps import seconds_of
 from ..admission import gate_index
 from ..model import fluxjobs
 from ..model.demand import Demand
-from ..model.entry import Entry, State
+from ..model.entry import Entry, Published, State, Status
 from ..model.fluxjobs import jobid_in, jobid_of, moment_of
 from ..model.snapshot import Snapshot, is_held, is_placed, node_of
 from .binding import NOT_BOUND
@@ -35,6 +37,22 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
     placed = [pod for pod in snapshot.live_pods(uid) if is_placed(pod)]
     jobid = _known_id(context, flux, placed, now)
     context.ids.high_water = max(context.ids.high_water, jobid)
+    status = Status(
+        queued_at=moment_of(told.get("queuedAt")) or _came_at(snapshot, uid),
+        state=State(told.get("state", "Held")),
+        reason="" if reason.startswith(NOT_BOUND) else reason,
+        unbound=reason if reason.startswith(NOT_BOUND) else "",
+        started_at=moment_of(told.get("startedAt")),
+        ended_at=moment_of(told.get("endedAt")),
+    )
+    first = demand.sets[0].name if demand.sets else ""
+    nodes = list(Hostlist.parse(told.get("nodes", "")))
+    sets = fluxjobs.sets_in(told, len(nodes), first)
+    # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
+    bound = [pod for pod in placed if pod["spec"].get("nodeName")]
+    if not told and bound:
+        status, nodes = replace(status, state=State.RELEASED, started_at=now), [node_of(pod) for pod in bound]
+        sets = [own.name if own else first for own in map(demand.set_of, bound)]
     entry = Entry(
         uid=uid,
         workload=workload,
@@ -42,28 +60,13 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
         demand=demand,
         jobid=jobid or context.ids.next(int(now * 1000)),
         queue=flux.get("spec", {}).get("queue") or snapshot.queue_of(meta["namespace"]),
-        queued_at=moment_of(told.get("queuedAt")) or _came_at(snapshot, uid),
-        state=State(told.get("state", "Held")),
-        nodes=list(Hostlist.parse(told.get("nodes", ""))),
-        sets=[],
-        places=[],
+        status=status,
+        nodes=nodes,
+        sets=sets,
         freed=dict.fromkeys(Idset.parse(told.get("freed", ""))),
-        reason="" if reason.startswith(NOT_BOUND) else reason,
-        unbound=reason if reason.startswith(NOT_BOUND) else "",
-        started_at=moment_of(told.get("startedAt")),
-        ended_at=moment_of(told.get("endedAt")),
         waits=fluxjobs.waits_in(told),
-        told_at=now,
-        told_place=fluxjobs.place_in(told),
+        published=Published(now, fluxjobs.place_in(told)),
     )
-    first = demand.sets[0].name if demand.sets else ""
-    entry.sets = fluxjobs.sets_in(told, len(entry.nodes), first)
-    # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
-    bound = [pod for pod in placed if pod["spec"].get("nodeName")]
-    if not told and bound:
-        entry.state, entry.nodes = State.RELEASED, [node_of(pod) for pod in bound]
-        found = [demand.set_of(pod) for pod in bound]
-        entry.started_at, entry.sets = now, [own.name if own else first for own in found]
     context.entries[uid] = context.by_part[entry.jobid] = entry
     return entry
 

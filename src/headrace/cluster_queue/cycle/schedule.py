@@ -48,11 +48,11 @@ class Schedule:
         """No node could serve a job: it is tried again when nodes change."""
         self._order.leave(entry, decision.jobid)
         entry.is_ready, entry.position, entry.estimate = False, 0, 0
-        if entry.asked is None:
+        if entry.request is None:
             return
-        request = request_of(entry, entry.asked, entry.wanted, {})
+        request = request_of(entry, entry.request, entry.wanted, {})
         why = while_down(queue.scheduler, request, decision.failure)
         if not why:
-            why = never(queue.scheduler, jobspec_of(entry, entry.asked), request, decision.failure)
+            why = never(queue.scheduler, jobspec_of(entry, entry.request), request, decision.failure)
             why = f"no node could ever serve it as nodes are now: {why}"
-        entry.reason = growing(entry, why + queue.taken_by_others())
+        entry.explain(growing(entry, why + queue.taken_by_others()))

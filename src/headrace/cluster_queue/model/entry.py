@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..workloads import WorkloadKind, group
 from . import resources
@@ -98,9 +99,34 @@ def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wa
 def growing(entry: Entry, why: str) -> str:
     """Why a job waits, or those of its pods that do while others have nodes."""
     pods = sum(one.pods for one in entry.waits)
-    if not entry.state.has_nodes or not why:
+    if not entry.has_nodes or not why:
         return why
     return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """Where a job stands, as the status of its FluxJob says. Times are seconds since the epoch, 0 for none.
+
+    `reason` is why it waits, or what is wrong with it; `unbound` why its pods are not bound, until all are.
+    """
+
+    queued_at: float
+    state: State = State.HELD
+    reason: str = ""
+    unbound: str = ""
+    started_at: float = 0
+    ended_at: float = 0
+    is_suspended_by_user: bool = False
+
+
+class Published(Struct, frozen=True):
+    """When the status was last asked to be written, and the position and estimate in it. `is_due`: a status that
+    differs in position or counts alone is to be written.
+    """
+
+    at: float
+    place: tuple[int, int] = (0, 0)
+    is_due: bool = False
 
 
 class Entry(Struct, eq=False, kw_only=True):
@@ -123,10 +149,9 @@ class Entry(Struct, eq=False, kw_only=True):
     demand: Demand
     jobid: int
     queue: str
-    queued_at: float
+    status: Status
+    request: Request | None = None
     priority: int = 0
-    state: State = State.HELD
-    asked: Request | None = None
     nodes: list[str] = []
     sets: list[str] = []
     places: list[Place] = []
@@ -143,24 +168,89 @@ class Entry(Struct, eq=False, kw_only=True):
     shape: Any = None
     sets_in_line: tuple[str, ...] = ()
     is_placed: bool = False
-    is_due: bool = False
-    is_claimed: bool = True
     is_reserved: bool = False
-    reason: str = ""
     position: int = 0
     estimate: float = 0
-    started_at: float = 0
-    ended_at: float = 0
     # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
     pinned_at: dict[str, float] = {}
     late: frozenset[str] = frozenset()
     # Nodes to which pods of it were not bound in time: others that have room are preferred.
     avoided: frozenset[str] = frozenset()
-    # Why they are not bound, until all pods are.
-    unbound: str = ""
-    # When the status was last asked to be written, with which position and estimate.
-    told_at: float = 0
-    told_place: tuple[int, int] = (0, 0)
+    published: Published
+
+    # --- what becomes of it
+
+    def _become(self, **changes: Any) -> None:
+        self.status = replace(self.status, **changes)
+
+    def explain(self, reason: str) -> None:
+        """It waits for this reason, or this is wrong with it."""
+        if reason != self.status.reason:
+            self._become(reason=reason)
+
+    def ask(self, request: Request | None) -> None:
+        """It asks for this from now on; None: what it asks for is not known."""
+        self.request = request
+
+    def refuse(self, reason: str) -> None:
+        """No queue takes it; if it has nodes, it keeps them."""
+        self.explain(reason)
+        if not self.has_nodes:
+            self.ask(None)
+            self._become(state=State.REFUSED)
+
+    def accept(self) -> None:
+        """Nothing is wrong with it any more, if something was."""
+        if self.state is State.REFUSED:
+            self._become(state=State.HELD, reason="")
+
+    def start(self, now: float) -> None:
+        """It gets nodes: the first, or more."""
+        if self.has_nodes:
+            self.explain("")
+        else:
+            self._become(state=State.RELEASED, started_at=now, unbound="", reason="")
+
+    def run(self) -> None:
+        """All its pods run."""
+        self._become(state=State.RUNNING)
+
+    def run_outside(self, now: float) -> None:
+        """Pods of it run that the queue did not let: it is never shown as waiting while they do."""
+        self._become(state=State.RUNNING, started_at=self.status.started_at or now, reason="")
+
+    def requeue(self, reason: str = "") -> None:
+        """It has given all back, and waits anew from its time in the queue on."""
+        self._become(state=State.HELD, started_at=0, reason=reason)
+
+    def come_anew(self, now: float) -> None:
+        """Its time in the queue begins now."""
+        self._become(queued_at=now)
+
+    def end(self, state: State, failure: str, now: float) -> None:
+        """Its object has ended."""
+        self._become(state=state, reason=failure, ended_at=now)
+
+    def set_unbound(self, why: str) -> None:
+        """Why pods of it are not bound; "" once they are."""
+        if why != self.status.unbound:
+            self._become(unbound=why)
+
+    def set_suspended_by_user(self, is_suspended: bool) -> None:
+        """Whether its user has suspended it, and it does not have the mark of the queue again yet."""
+        self._become(is_suspended_by_user=is_suspended)
+
+    # --- what follows from it
+
+    @property
+    def state(self) -> State:
+        """The state of its status."""
+        return self.status.state
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether it was given nodes, or runs outside the queue."""
+        return self.status.state.has_nodes
 
     @property
     def is_submitted(self) -> bool:
@@ -179,12 +269,12 @@ class Entry(Struct, eq=False, kw_only=True):
 
     def amounts_of(self, name: str) -> resources.Amounts:
         """What a pod of a set asks for; of a set that it has no more, what is enough for each of its pods."""
-        if not self.asked:
+        if not self.request:
             return {"pod": 1}
-        found = self.asked.sets.get(name)
+        found = self.request.sets.get(name)
         if name in self.grown:
             return resources.largest([self.grown[name][1], *([found.amounts] if found else [])])
-        return found.amounts if found else resources.largest(one.amounts for one in self.asked.sets.values())
+        return found.amounts if found else resources.largest(one.amounts for one in self.request.sets.values())
 
     @property
     def wanted(self) -> dict[str, int]:
@@ -206,16 +296,18 @@ class Entry(Struct, eq=False, kw_only=True):
             {kind: amount * pods for kind, amount in self.amounts_of(name).items()}
             for name, pods in self.wanted.items()
         )
-        return needs if self.state.has_nodes else {**needs, JOB: 1}
+        return needs if self.has_nodes else {**needs, JOB: 1}
 
     @property
     def seconds(self) -> int:
         """Its duration; 0 if that is not known."""
-        return int(self.asked.duration) if self.asked else 0
+        return int(self.request.duration) if self.request else 0
 
     @property
-    def end(self) -> float:
+    def planned_end(self) -> float:
         """When its pods should be gone, by its duration; 0 if that is not known. It is the end of the allocation by
         which the job was started, from that whole second on: a later end would break promises that begin then.
         """
-        return int(self.started_at) + ceil(self.asked.duration + LATENCY) if self.asked and self.asked.duration else 0
+        if self.request is None or not self.request.duration:
+            return 0
+        return int(self.status.started_at) + ceil(self.request.duration + LATENCY)

@@ -91,7 +91,7 @@ def made_of(entry: Entry, reserves: bool) -> Object:
 
 def _asked(entry: Entry, reserves: bool) -> Object:
     """The part of the spec that may change while a job waits."""
-    asked = entry.asked
+    asked = entry.request
     jobspec = jobspec_of(entry, asked) if asked and not entry.demand.missing else {}
     return {
         "jobspec": json.dumps(jobspec, separators=(",", ":")) if jobspec else "",
@@ -124,7 +124,7 @@ def _changed_spec(entry: Entry, reserves: bool, told: Object) -> Object:
     Another jobspec that differs in its constraints alone, which say in other words where a job may run when nodes get
     taints, is not worth a write.
     """
-    if not entry.asked or entry.state.is_over:
+    if not entry.request or entry.state.is_over:
         return {}
     wanted = _asked(entry, reserves)
     if wanted["jobspec"] and not told.get("jobspec"):
@@ -155,7 +155,8 @@ def _owners(entry: Entry) -> list[Object]:
 
 def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
     """The whole status of a job; `pods` are its counts, `before` the status until now."""
-    state = entry.state if entry.is_claimed or not entry.state.has_nodes else State.HELD
+    status = entry.status
+    state = State.HELD if status.is_suspended_by_user and entry.has_nodes else status.state
     has_nodes, waits = state.has_nodes, state is State.HELD
     position, estimate = place_of(entry)
     is_reserved = waits and entry.is_reserved
@@ -165,12 +166,12 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
         "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned", ""),
         "Released": (has_nodes or state.is_over, _why_released(state, before), ""),
     }
-    times = {"queuedAt": entry.queued_at, "startedAt": 0 if waits else entry.started_at, "endedAt": entry.ended_at}
+    times = {"queuedAt": status.queued_at, "startedAt": 0 if waits else status.started_at, "endedAt": status.ended_at}
     return {
         "submitStatus": _SUBMIT.get(state, "statusSubmit"),
         "state": state.value,
         "jobid": str(entry.jobid),
-        **({"reason": entry.reason or entry.unbound} if entry.reason or entry.unbound else {}),
+        **({"reason": status.reason or status.unbound} if status.reason or status.unbound else {}),
         **({"position": position} if waits and position else {}),
         **({"estimatedStart": text_of(estimate)} if waits and estimate else {}),
         **({} if waits else nodes_of(entry)),
@@ -182,8 +183,8 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
 
 def nodes_of(entry: Entry) -> Object:
     """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
-    freed = {"freed": Idset(entry.freed).encode()} if entry.freed and entry.state.has_nodes else {}
-    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.waits] if entry.state.has_nodes else []
+    freed = {"freed": Idset(entry.freed).encode()} if entry.freed and entry.has_nodes else {}
+    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.waits] if entry.has_nodes else []
     given = {"nodes": Hostlist(entry.nodes).encode()} if entry.nodes else {}
     return {**given, **_sets_of(entry), **freed, **({"waits": waits} if waits else {})}
 

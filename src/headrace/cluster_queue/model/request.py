@@ -221,7 +221,7 @@ def _parsed(text: str, where: str) -> float:
 
 def beside(entry: Entry, queue: ClusterQueue, name: str, places: Iterable[Place]) -> Any:
     """The constraint on nodes of a set that follows from other places of its job, None for none."""
-    asked, places = entry.asked, list(places)
+    asked, places = entry.request, list(places)
     own = asked.sets.get(name) if asked else None
     if asked is None or own is None:
         return None
