@@ -9,7 +9,7 @@ from headrace.k8s.objects.kinds import PODS
 from ..admission import gate_index, is_skipped
 from ..crd import Settings
 from ..model.demand import Demand, PodSet
-from ..model.entry import Entry, State, growing, waits_again, waits_of
+from ..model.entry import Entry, State, growing
 from ..model.fluxjobs import jobid_of
 from ..model.request import Refusal, check_marks, check_placement, check_priority, marks_of, request_for
 from ..model.snapshot import is_held, is_placed
@@ -147,7 +147,7 @@ class Admit:
         entry.priority = self._priority(entry)
         if outside and self._is_outside(entry):
             self._order.withdraw(entry)
-            entry.waits = []
+            self._order.want_nothing(entry)
             entry.explain(OUTSIDE)
             return
         if entry.has_nodes and self._is_idle(entry):
@@ -157,20 +157,17 @@ class Admit:
             # What was scaled down to nothing comes anew when it wants pods again.
             entry.come_anew(now)
         if queue is not None:
-            entry.lacks = self._assign.lacks(entry)
             # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
             since = float(int(now) + 1) if entry.has_nodes else entry.status.queued_at
-            if entry.undersized:
-                entry.waits, entry.undersized = waits_again(entry.waits, entry.undersized), []
-            entry.waits = waits_of(entry.waits, sum(entry.lacks.values()), entry.demand.together, since)
+            self._order.want(entry, self._assign.lacks(entry), since)
         why = self._kept_out(entry)
         if why or queue is None:
             self._order.withdraw(entry)
             entry.explain(growing(entry, why))
             return
-        if entry.has_nodes and not entry.waits:
+        if entry.has_nodes and not entry.backlog.waits:
             entry.explain(OUTSIDE if outside and not entry.nodes else "")
-        entry.is_ready = bool(entry.waits)
+        self._order.make_ready(entry)
         if self._context.account_of(entry) is None or entry.is_submitted:
             self._order.queue_up(entry, queue)
 

@@ -18,7 +18,7 @@ from ..model import constraints, fluxjobs, nodes, resources
 from ..model.assignment import Place
 from ..model.cluster_queue import ClusterQueue
 from ..model.demand import PodSet, Request
-from ..model.entry import Entry, State, started
+from ..model.entry import Entry, State
 from ..model.request import beside, none_of, request_for
 from ..model.snapshot import node_of
 from ..workloads import ordinal_of
@@ -52,7 +52,7 @@ class Assign:
         for one in starts:
             if one.nodes:
                 self._start(one, self._context.queues[name], now)
-                goes_on = goes_on or one.entry.is_ready
+                goes_on = goes_on or one.entry.standing.is_ready
             decided[one.entry.uid] = one.entry
         # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
         # them.
@@ -68,16 +68,13 @@ class Assign:
 
     def _start(self, start: Start, queue: ClusterQueue, now: float) -> None:
         """A job gets the nodes that it has asked for by a part of what it waits for, those of each set."""
-        entry, wait = start.entry, start.entry.line[start.part]
-        self._order.leave(entry, start.part)
-        entry.waits = started(entry.waits, wait)
-        entry.is_ready = bool(entry.waits)
+        entry = start.entry
+        part = self._order.take(entry, start.part)
         if not entry.has_nodes:
             entry.nodes, entry.sets, entry.freed, entry.is_placed = [], [], {}, True
         entry.start(now)
-        entry.position, entry.estimate = 0, 0
-        for own, names in zip(entry.sets_in_line, start.nodes, strict=True):
-            self._add(entry, queue, own, names, int(now), wait.since)
+        for own, names in zip(part.shape.pods, start.nodes, strict=True):
+            self._add(entry, queue, own, names, int(now), part.wait.since)
         if account := self._context.account_of(entry):
             # The account knows what waits beside what runs by this id. The job's next part has the same id, and often
             # asks for the same amounts, but the quota has to let that part in, too.
@@ -86,10 +83,11 @@ class Assign:
     def requeue(self, entry: Entry) -> None:
         """A job that ran gives all back, and waits anew from its time in the queue on."""
         self._order.withdraw(entry)
+        self._order.want_nothing(entry)
         self._give_back_all(entry)
         entry.requeue()
         entry.nodes, entry.is_placed = [], False
-        entry.sets, entry.freed, entry.waits, entry.undersized = [], {}, [], []
+        entry.sets, entry.freed = [], {}
 
     def forget(self, entry: Entry) -> None:
         """A job is gone; what its pods still hold is counted as that of others."""
@@ -178,7 +176,7 @@ class Assign:
         kept = {place.index for place in self._kept(entry, free)}
         for place in [place for place in free if place.index not in kept]:
             if _is_undersized(entry, place):
-                entry.undersized.append(place.since)
+                self._order.want_larger(entry, place.since)
             self.give_back(entry, place, keep=entry.has_nodes)
         if entry.state is State.RELEASED and _all_run(entry, pods):
             entry.run()

@@ -129,7 +129,7 @@ class Observe:
         self._context.loads[node] = None
         self._context.changed[name] = None
         for entry in self._context.entries_of(name):
-            if entry.has_nodes or not entry.is_ready:
+            if entry.has_nodes or not entry.standing.is_ready:
                 self._context.touched[entry.uid] = None
 
     def _ask_anew(self, name: str) -> None:

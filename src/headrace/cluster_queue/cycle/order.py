@@ -9,6 +9,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
+
+from msgspec.structs import replace
 
 from headrace.sched.graph.request import RequestError
 from headrace.sched.queueing.pending import Position
@@ -16,7 +19,20 @@ from headrace.sched.queueing.pending import Position
 from ..model import resources
 from ..model.cluster_queue import ClusterQueue
 from ..model.demand import Request
-from ..model.entry import WINDOW, Entry, growing, parts_of
+from ..model.entry import (
+    WINDOW,
+    Backlog,
+    Entry,
+    Part,
+    Shape,
+    Standing,
+    Wait,
+    growing,
+    parts_of,
+    started,
+    waits_again,
+    waits_of,
+)
 from ..model.quota import Account
 from ..model.request import Refusal, beside, request_of
 from .context import Context
@@ -46,19 +62,51 @@ class Order:
             if uid in self._context.entries:
                 self.withdraw(self._context.entries[uid])
 
+    # --- what waits of a job
+
+    def want(self, entry: Entry, lacks: dict[str, int], since: float) -> None:
+        """Have the pods wait that a job lacks, by set; what has come since the last time waits since then."""
+        waits, undersized = entry.backlog.waits, entry.backlog.undersized
+        waits = waits_again(waits, undersized) if undersized else waits
+        entry.backlog = Backlog(waits_of(waits, sum(lacks.values()), entry.demand.together, since), lacks)
+
+    def want_nothing(self, entry: Entry) -> None:
+        """No pods of a job wait."""
+        entry.backlog = Backlog(lacks=entry.backlog.lacks)
+
+    def want_larger(self, entry: Entry, since: float) -> None:
+        """A pod that waited since then waits again, as its place has become too small."""
+        entry.backlog = replace(entry.backlog, undersized=(*entry.backlog.undersized, since))
+
     # --- what a job has in front of its graph
+
+    def make_ready(self, entry: Entry) -> None:
+        """What waits of a job may be in the order, if its namespace's quota lets it."""
+        entry.standing = replace(entry.standing, is_ready=bool(entry.backlog.waits))
+
+    def take(self, entry: Entry, part: int) -> Part:
+        """A part of a job has started, and waits no more."""
+        found = entry.pending[part]
+        self._leave(entry, part)
+        entry.backlog = replace(entry.backlog, waits=started(entry.backlog.waits, found.wait))
+        entry.standing = replace(entry.standing, is_ready=bool(entry.backlog.waits), position=0, estimate=0)
+        return found
+
+    def refuse_part(self, entry: Entry, part: int) -> None:
+        """No node could serve a part of a job."""
+        self._leave(entry, part)
+        entry.standing = replace(entry.standing, is_ready=False, position=0, estimate=0)
 
     def withdraw(self, entry: Entry) -> None:
         """Nothing of a job is in front of the graph any more."""
         self._withdraw_parts(entry)
-        entry.is_ready, entry.excess = False, ""
-        entry.position, entry.estimate, entry.is_reserved = 0, 0, False
+        entry.standing = Standing()
 
     def forget_queue(self, entry: Entry) -> None:
         """The queue of a job, and with it all that is in front of its graph, is gone."""
-        entry.is_ready = False
-        for part in list(entry.line):
-            self.leave(entry, part)
+        entry.standing = replace(entry.standing, is_ready=False)
+        for part in list(entry.pending):
+            self._leave(entry, part)
 
     def forget(self, entry: Entry) -> None:
         """A job is gone."""
@@ -68,7 +116,7 @@ class Order:
             account.forget(-entry.jobid)
 
     def _withdraw_parts(self, entry: Entry) -> None:
-        for part in list(entry.line):
+        for part in list(entry.pending):
             self._withdraw_part(entry, part)
 
     def _withdraw_part(self, entry: Entry, part: int) -> None:
@@ -76,12 +124,12 @@ class Order:
         if queue:
             queue.withdraw(part)
             self._context.changed[entry.queue] = None
-        self.leave(entry, part)
+        self._leave(entry, part)
 
-    def leave(self, entry: Entry, part: int) -> None:
+    def _leave(self, entry: Entry, part: int) -> None:
         """A part of a job is in front of the graph no more."""
-        del entry.line[part]
-        if len(entry.line) < 2:
+        del entry.pending[part]
+        if len(entry.pending) < 2:
             self._context.in_parts.pop(entry.uid, None)
         if part != entry.jobid:
             del self._context.by_part[part]
@@ -114,25 +162,24 @@ class Order:
         others = {name: beside(entry, queue, name, entry.places) for name in pods}
         numbers = pods if len(pods) > 1 else None
         sets = tuple((name, asked.sets[name], others[name]) for name in pods)
-        shape = sets, numbers, asked.duration, asked.within, entry.priority
-        if shape != entry.shape:
+        shape = Shape(tuple(pods), sets, numbers, asked.duration, asked.within, entry.priority)
+        if any(part.shape != shape for part in islice(entry.pending.values(), 1)):
             self._withdraw_parts(entry)
-            entry.shape, entry.sets_in_line = shape, tuple(pods)
         # Pods that depend on each other's nodes, or on what is left of a quota, are asked for one after the other.
         is_apart = any(asked.sets[name].is_apart for name in pods)
         window = 1 if is_apart or asked.within or context.account_of(entry) else WINDOW
-        wanted = Counter(parts_of(entry.waits, entry.demand.together, window))
-        for part in [*reversed(entry.line)]:
-            if sum(1 for one in entry.line.values() if one == entry.line[part]) > wanted[entry.line[part]]:
+        wanted = Counter(parts_of(entry.backlog.waits, entry.demand.together, window))
+        for part, (wait, _) in [*reversed(entry.pending.items())]:
+            if _count(entry, wait) > wanted[wait]:
                 self._withdraw_part(entry, part)
         for wait, number in wanted.items():
-            for _ in range(number - sum(1 for one in entry.line.values() if one == wait)):
-                part = next(context.parts) if entry.jobid in entry.line else entry.jobid
+            for _ in range(number - _count(entry, wait)):
+                part = next(context.parts) if entry.jobid in entry.pending else entry.jobid
                 request = request_of(entry, asked, pods if numbers else dict.fromkeys(pods, wait.pods), others)
                 queue.submit(part, request, entry.priority, wait.since)
-                entry.line[part] = wait
+                entry.pending[part] = Part(wait, shape)
                 context.by_part[part] = entry
-                if len(entry.line) > 1:
+                if len(entry.pending) > 1:
                     context.in_parts[entry.uid] = entry
                 context.changed[entry.queue] = None
 
@@ -152,7 +199,7 @@ class Order:
         account, queue = self._context.account_of(entry), self._context.queues.get(entry.queue)
         if account is None:
             # A few parts less in front of the graph than there may be are not filled up one by one.
-            if queue and entry.is_ready and len(entry.line) <= WINDOW // 2:
+            if queue and entry.standing.is_ready and len(entry.pending) <= WINDOW // 2:
                 self.queue_up(entry, queue)
             return
         if entry.has_nodes:
@@ -160,8 +207,8 @@ class Order:
             account.run(entry.jobid, resources.total([entry.holds, *outside]))
         # What waits beside what runs is entered by the negative id.
         waiting, other = (-entry.jobid, 0) if entry.has_nodes else (entry.jobid, -entry.jobid)
-        if entry.is_ready and entry.waits:
-            account.wait(waiting, (-entry.priority, entry.waits[0].since, waiting), entry.needs)
+        if entry.standing.is_ready and entry.backlog.waits:
+            account.wait(waiting, (-entry.priority, entry.backlog.waits[0].since, waiting), entry.needs)
         else:
             account.forget(waiting)
         account.forget(other)
@@ -181,19 +228,19 @@ class Order:
         for jobid, is_within in account.review():
             entry = self._context.by_part[abs(jobid)]
             if is_within and not entry.is_submitted:
-                entry.excess = ""
+                entry.standing = replace(entry.standing, excess="")
                 self.queue_up(entry, self._context.queues[entry.queue])
                 self.account(entry)
             elif not is_within:
                 self._withdraw_parts(entry)
-                entry.is_reserved, entry.position, entry.estimate = False, 0, 0
+                entry.standing = replace(entry.standing, is_reserved=False, position=0, estimate=0)
                 self.exceed(entry, account.excess(jobid))
             self._context.touched[entry.uid] = None
 
     def exceed(self, entry: Entry, excess: str) -> None:
         """A job is over limits of its namespace's quota."""
         entry.explain(growing(entry, excess))
-        entry.excess = excess
+        entry.standing = replace(entry.standing, excess=excess)
 
     # --- positions
 
@@ -207,22 +254,28 @@ class Order:
         """
         first = first_part(queue, entry)
         at = queue.queue.pending[first].position
-        entry.position = queue.queue.waiting.count_before(at) - self._count_further_parts(entry.queue, at) + 1
+        position = queue.queue.waiting.count_before(at) - self._count_further_parts(entry.queue, at) + 1
         reserved = queue.reserved_start(first, now)
         # The expected start was worked out when the tour began, and may have passed since.
-        entry.is_reserved, entry.estimate = reserved > 0, reserved or (expected if expected > now else 0)
+        estimate = reserved or (expected if expected > now else 0)
+        entry.standing = replace(entry.standing, position=position, estimate=estimate, is_reserved=reserved > 0)
 
     def _count_further_parts(self, name: str, before: Position) -> int:
         """How many parts of jobs before a position in a queue are not the first of their job."""
         found = self._further_parts.get(name)
         if found is None:
             pending = self._context.queues[name].queue.pending
-            parts = (entry.line for entry in self._context.in_parts.values() if entry.queue == name)
+            parts = (entry.pending for entry in self._context.in_parts.values() if entry.queue == name)
             found = sorted(at for line in parts for at in sorted(pending[part].position for part in line)[1:])
             self._further_parts[name] = found
         return bisect_left(found, before)
 
 
+def _count(entry: Entry, wait: Wait) -> int:
+    """How many parts of a job that have waited for so long are in front of the graph."""
+    return sum(1 for part in entry.pending.values() if part.wait == wait)
+
+
 def first_part(queue: ClusterQueue, entry: Entry) -> int:
     """That part of what a job waits for which is the first in the order of its queue."""
-    return min(entry.line, key=lambda part: queue.queue.pending[part].position)
+    return min(entry.pending, key=lambda part: queue.queue.pending[part].position)

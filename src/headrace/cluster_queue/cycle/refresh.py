@@ -101,7 +101,7 @@ class Refresh:
         for jobid, start in queue.expected_starts(now):
             entry = self._context.by_part.get(jobid)
             if entry is not None and entry.uid not in seen:
-                if len(entry.line) > 1:
+                if len(entry.pending) > 1:
                     seen.add(entry.uid)
                 yield entry, start
 
@@ -111,8 +111,8 @@ class Refresh:
         for entry, expected in line:
             before = entry.status.reason
             self.line_up(entry, int(now), expected)
-            if entry.estimate:
-                self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.estimate)
+            if entry.standing.estimate:
+                self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.standing.estimate)
             if entry.status.reason != before:
                 pass
             elif fluxjobs.place_of(entry) == entry.published.place:
@@ -131,7 +131,7 @@ class Refresh:
                 entry = self._context.by_part[abs(jobid)]
                 if now - entry.published.at < STATUS_INTERVAL or self._credit < 1:
                     self._context.changed[name] = None
-                elif (excess := account.excess(jobid)) != entry.excess:
+                elif (excess := account.excess(jobid)) != entry.standing.excess:
                     self._credit -= 1
                     self._order.exceed(entry, excess)
                     yield entry
@@ -146,18 +146,18 @@ class Refresh:
         """Something of a job in line has changed, and with that perhaps why it waits. The first one's amounts change
         all the time, and are told as often as there are looks.
         """
-        if entry.position > 1:
+        if entry.standing.position > 1:
             entry.explain(self._why(self._context.queues[entry.queue], entry, now))
 
     def _why(self, queue: ClusterQueue, entry: Entry, now: int) -> str:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
-        if entry.position == 1:
+        if entry.standing.position == 1:
             state = queue.queue, queue.scheduler.generation, now
             why = str(self._explainer.explain(queue.queue, first_part(queue, entry), now, state)["reason_pending"])
             why += queue.taken_by_others()
         else:
             why = BEHIND
         is_kept_back = (
-            entry.position > 1 and queue.queue.policy.backfill and entry.request and not entry.request.duration
+            entry.standing.position > 1 and queue.queue.policy.backfill and entry.request and not entry.request.duration
         )
         return growing(entry, why + _UNLIMITED if is_kept_back else why)

@@ -70,7 +70,7 @@ class Report:
             with self._order.contained(uid):
                 entry = context.entries.get(uid)
                 if entry and entry.is_submitted:
-                    review = self._refresh.explain_again if entry.position else self._refresh.line_up
+                    review = self._refresh.explain_again if entry.standing.position else self._refresh.line_up
                     review(entry, int(now))
                 found = tuple(self._about(entry, now) if entry else self._without_entry(uid, now))
                 if found:

@@ -17,7 +17,7 @@ from headrace.k8s.objects.timestamps import seconds_of
 from ..admission import gate_index
 from ..model import fluxjobs
 from ..model.demand import Demand
-from ..model.entry import Entry, Published, State, Status
+from ..model.entry import Backlog, Entry, Published, State, Status
 from ..model.fluxjobs import jobid_in, jobid_of, moment_of
 from ..model.snapshot import Snapshot, is_held, is_placed, node_of
 from .binding import NOT_BOUND
@@ -64,7 +64,7 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
         nodes=nodes,
         sets=sets,
         freed=dict.fromkeys(Idset.parse(told.get("freed", ""))),
-        waits=fluxjobs.waits_in(told),
+        backlog=Backlog(fluxjobs.waits_in(told)),
         published=Published(now, fluxjobs.place_in(told)),
     )
     context.entries[uid] = context.by_part[entry.jobid] = entry

@@ -46,8 +46,7 @@ class Schedule:
 
     def _refuse(self, entry: Entry, queue: ClusterQueue, decision: Refused) -> None:
         """No node could serve a job: it is tried again when nodes change."""
-        self._order.leave(entry, decision.jobid)
-        entry.is_ready, entry.position, entry.estimate = False, 0, 0
+        self._order.refuse_part(entry, decision.jobid)
         if entry.request is None:
             return
         request = request_of(entry, entry.request, entry.wanted, {})

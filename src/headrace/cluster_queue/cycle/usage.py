@@ -48,7 +48,7 @@ class Usage:
         if queue and queue.set_lasting(node, resources.total(lasting), now):
             # Jobs that no node could serve are tried again.
             for entry in context.entries_of(name):
-                if not entry.is_ready:
+                if not entry.standing.is_ready:
                     context.touch(entry.uid)
         if queue and queue.set_outside(node, resources.total([*lasting, *passing])):
             # The reason of the first job in line names these amounts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
 from itertools import islice
 from math import ceil
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from ..workloads import WorkloadKind, group
 from . import resources
 from .assignment import Place
-from .demand import Demand, Request
+from .demand import Demand, Request, SetRequest
 from .quota import JOB
 
 Object = dict[str, Any]
@@ -82,7 +83,7 @@ def started(waits: list[Wait], part: Wait) -> list[Wait]:
     return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
 
 
-def waits_again(waits: list[Wait], undersized: list[float]) -> list[Wait]:
+def waits_again(waits: list[Wait], undersized: Iterable[float]) -> list[Wait]:
     """Waits, and those anew who have waited since these times before."""
     found = Counter({one.since: one.pods for one in waits})
     found.update(undersized)
@@ -98,10 +99,54 @@ def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wa
 
 def growing(entry: Entry, why: str) -> str:
     """Why a job waits, or those of its pods that do while others have nodes."""
-    pods = sum(one.pods for one in entry.waits)
+    pods = sum(one.pods for one in entry.backlog.waits)
     if not entry.has_nodes or not why:
         return why
     return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
+
+
+class Backlog(Struct, frozen=True):
+    """The pods of a job that have no places: since when they wait, in order, and how many these are by set.
+
+    `undersized` are times since when pods waited whose places have become too small for them: they wait again.
+    """
+
+    waits: list[Wait] = []
+    lacks: dict[str, int] = {}
+    undersized: tuple[float, ...] = ()
+
+
+class Shape(NamedTuple):
+    """What the parts of a job in front of the graph ask for: the sets of which there are `pods` in each, what these ask
+    for, and how many pods of each, if they are of several sets.
+    """
+
+    pods: tuple[str, ...]
+    sets: tuple[tuple[str, SetRequest, Any], ...]
+    numbers: dict[str, int] | None
+    duration: float
+    within: str
+    priority: int
+
+
+class Part(NamedTuple):
+    """What stands in front of the graph of one of a job's waits."""
+
+    wait: Wait
+    shape: Shape
+
+
+class Standing(Struct, frozen=True):
+    """Where a job stands in the order of its queue. `is_ready`: what waits of it may be there, if its namespace's quota
+    lets it; `excess`: which limits of the quota it is over. Position and estimated start are 0 where they are not
+    known.
+    """
+
+    is_ready: bool = False
+    excess: str = ""
+    position: int = 0
+    estimate: float = 0
+    is_reserved: bool = False
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -157,20 +202,11 @@ class Entry(Struct, eq=False, kw_only=True):
     places: list[Place] = []
     freed: dict[int, None] = {}
     leaving: list[int] = []
-    is_ready: bool = False
-    excess: str = ""
-    waits: list[Wait] = []
-    lacks: dict[str, int] = {}
-    line: dict[int, Wait] = {}
+    backlog: Backlog = Backlog()
+    pending: dict[int, Part] = {}
+    standing: Standing = Standing()
     grown: dict[str, tuple[str, resources.Amounts]] = {}
-    undersized: list[float] = []
-    # What the parts in front of the graph ask for, but for the number of pods of a job of one set, and for which sets.
-    shape: Any = None
-    sets_in_line: tuple[str, ...] = ()
     is_placed: bool = False
-    is_reserved: bool = False
-    position: int = 0
-    estimate: float = 0
     # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
     pinned_at: dict[str, float] = {}
     late: frozenset[str] = frozenset()
@@ -255,7 +291,7 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def is_submitted(self) -> bool:
         """Whether something of it is in front of its queue's graph."""
-        return bool(self.line)
+        return bool(self.pending)
 
     @property
     def is_renewed(self) -> bool:
@@ -279,7 +315,7 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def wanted(self) -> dict[str, int]:
         """How many pods it asks for next, by set: for all that wait, or the first of them if each starts by itself."""
-        return {name: pods if self.demand.together else 1 for name, pods in self.lacks.items() if pods}
+        return {name: pods if self.demand.together else 1 for name, pods in self.backlog.lacks.items() if pods}
 
     @property
     def holds(self) -> resources.Amounts:

@@ -159,10 +159,10 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
     state = State.HELD if status.is_suspended_by_user and entry.has_nodes else status.state
     has_nodes, waits = state.has_nodes, state is State.HELD
     position, estimate = place_of(entry)
-    is_reserved = waits and entry.is_reserved
-    quota = "WithinQuota" if not entry.excess else "OverQuota"
+    is_reserved = waits and entry.standing.is_reserved
+    quota = "WithinQuota" if not entry.standing.excess else "OverQuota"
     conditions = {
-        "Quota": (not entry.excess, quota, entry.excess),
+        "Quota": (not entry.standing.excess, quota, entry.standing.excess),
         "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned", ""),
         "Released": (has_nodes or state.is_over, _why_released(state, before), ""),
     }
@@ -184,7 +184,7 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
 def nodes_of(entry: Entry) -> Object:
     """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
     freed = {"freed": Idset(entry.freed).encode()} if entry.freed and entry.has_nodes else {}
-    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.waits] if entry.has_nodes else []
+    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.backlog.waits] if entry.has_nodes else []
     given = {"nodes": Hostlist(entry.nodes).encode()} if entry.nodes else {}
     return {**given, **_sets_of(entry), **freed, **({"waits": waits} if waits else {})}
 
@@ -237,7 +237,7 @@ def moment_of(text: str | None) -> float:
 
 def place_of(entry: Entry) -> tuple[int, int]:
     """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
-    return shown_position(entry.position), int(entry.estimate)
+    return shown_position(entry.standing.position), int(entry.standing.estimate)
 
 
 def place_in(status: Object) -> tuple[int, int]:
