@@ -8,7 +8,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.cluster_queue.cycle import actions
-from headrace.cluster_queue.cycle.cycle import Cycle
+from headrace.cluster_queue.cycle.admit import Admit
 from headrace.cluster_queue.model.snapshot import Change
 from headrace.cluster_queue.names import CLAIMS, FLUXQUEUES, NODES
 from headrace.cluster_queue.workloads import KINDS
@@ -192,8 +192,8 @@ def test_a_claim_that_is_bound_and_not_is_a_matter_of_those_that_use_it(monkeypa
         with_spec(cluster, name, volumes=[volume] if claim else [])
     cluster.settle(3)
     reviewed = []
-    review = Cycle._review
-    monkeypatch.setattr(Cycle, "_review", lambda core, uid, now: (reviewed.append(uid), review(core, uid, now)))
+    review = Admit._review
+    monkeypatch.setattr(Admit, "_review", lambda self, uid, now: (reviewed.append(uid), review(self, uid, now)))
     claim = {"metadata": {"name": "one", "namespace": "ns", "uid": "claim"}}
     for namespace in ("ns", "other"):
         for phase in ("Bound", "Lost"):

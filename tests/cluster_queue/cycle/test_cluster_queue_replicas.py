@@ -8,7 +8,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.cluster_queue.cycle import actions
-from headrace.cluster_queue.cycle.assign import Places
+from headrace.cluster_queue.cycle.assign import Assign
 from headrace.cluster_queue.names import FLUXJOBS, NODES
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
@@ -228,13 +228,13 @@ def test_a_rollout_goes_through_with_others_in_the_queue(cores):
 
 
 def test_a_large_deployment_costs_few_writes_of_its_status_and_few_looks_at_its_pods(monkeypatch):
-    looks, settle = [], Places.settle
+    looks, settle = [], Assign._settle
 
     def counted(self, *arguments):
         looks.append(arguments)
         settle(self, *arguments)
 
-    monkeypatch.setattr(Places, "settle", counted)
+    monkeypatch.setattr(Assign, "_settle", counted)
     cluster = Cluster(nodes=50, cores=20)
     cluster.replicas("Deployment", "web", 5)
     cluster.settle(5)

@@ -127,9 +127,9 @@ class Admit:
         queue, outside = self._context.queues.get(entry.queue), self._context.running_outside(entry)
         if outside and not entry.has_nodes:
             # It is never shown as waiting while its pods run, whoever let them.
-            entry.is_placed = True
+            self._assign.take_none(entry)
             entry.run_outside(now)
-        elif entry.has_nodes and not (outside or entry.nodes or entry.workload.lasts):
+        elif entry.has_nodes and not (outside or entry.assignment.nodes or entry.workload.lasts):
             # The pods that ran outside the queue are gone.
             self._assign.requeue(entry)
         try:
@@ -166,7 +166,7 @@ class Admit:
             entry.explain(growing(entry, why))
             return
         if entry.has_nodes and not entry.backlog.waits:
-            entry.explain(OUTSIDE if outside and not entry.nodes else "")
+            entry.explain(OUTSIDE if outside and not entry.assignment.nodes else "")
         self._order.make_ready(entry)
         if self._context.account_of(entry) is None or entry.is_submitted:
             self._order.queue_up(entry, queue)

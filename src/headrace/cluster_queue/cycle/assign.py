@@ -15,7 +15,7 @@ from typing import Any
 
 from ..admission import gate_index, is_bound_here
 from ..model import constraints, fluxjobs, nodes, resources
-from ..model.assignment import Place
+from ..model.assignment import Assignment, Place
 from ..model.cluster_queue import ClusterQueue
 from ..model.demand import PodSet, Request
 from ..model.entry import Entry, State
@@ -59,7 +59,7 @@ class Assign:
         for entry in decided.values():
             if entry.has_nodes:
                 self.settle(entry, int(now))
-            if entry.avoided:
+            if entry.awaited.avoided:
                 # It may have been given a node again to which its pod was not bound in time.
                 self.leave_lost_nodes(entry.uid, int(now))
             self._order.account(entry)
@@ -71,7 +71,8 @@ class Assign:
         entry = start.entry
         part = self._order.take(entry, start.part)
         if not entry.has_nodes:
-            entry.nodes, entry.sets, entry.freed, entry.is_placed = [], [], {}, True
+            entry.assignment = Assignment()
+            self.take_none(entry)
         entry.start(now)
         for own, names in zip(part.shape.pods, start.nodes, strict=True):
             self._add(entry, queue, own, names, int(now), part.wait.since)
@@ -86,16 +87,18 @@ class Assign:
         self._order.want_nothing(entry)
         self._give_back_all(entry)
         entry.requeue()
-        entry.nodes, entry.is_placed = [], False
-        entry.sets, entry.freed = [], {}
+        entry.assignment, entry.is_placed = Assignment(), False
+
+    def take_none(self, entry: Entry) -> None:
+        """A job has no places but those that it is given from now on."""
+        entry.is_placed = True
 
     def forget(self, entry: Entry) -> None:
         """A job is gone; what its pods still hold is counted as that of others."""
         self._give_back_all(entry)
 
     def _give_back_all(self, entry: Entry) -> None:
-        for place in list(entry.places):
-            self.give_back(entry, place)
+        self._give_back(entry, entry.places)
         self.leave(entry)
 
     def settle(self, entry: Entry, now: int) -> None:
@@ -145,12 +148,12 @@ class Assign:
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
         if not entry.is_placed and entry.has_nodes:
             entry.is_placed = True
-            taken = [index for index in range(len(entry.nodes)) if index not in entry.freed]
-            entry.places = [self._place(entry, queue, index, now, entry.status.queued_at) for index in taken]
+            since = entry.status.queued_at
+            entry.places = [self._place(entry, queue, index, now, since) for index in entry.assignment.kept]
         for place in [one for one in entry.places if one.pod and one.pod not in pods]:
-            if place.pod in entry.late:
+            if place.pod in entry.awaited.late:
                 # Its node might not take the next pod either: that waits anew.
-                self.give_back(entry, place, keep=entry.has_nodes)
+                self._give_back(entry, [place], keep=entry.has_nodes)
                 entry.set_unbound("")
             else:
                 self._vacate(place)
@@ -174,10 +177,11 @@ class Assign:
             else:
                 _grow(entry, free, uid, pod)
         kept = {place.index for place in self._kept(entry, free)}
-        for place in [place for place in free if place.index not in kept]:
+        unused = [place for place in free if place.index not in kept]
+        for place in unused:
             if _is_undersized(entry, place):
                 self._order.want_larger(entry, place.since)
-            self.give_back(entry, place, keep=entry.has_nodes)
+        self._give_back(entry, unused, keep=entry.has_nodes)
         if entry.state is State.RELEASED and _all_run(entry, pods):
             entry.run()
 
@@ -209,7 +213,7 @@ class Assign:
 
     def _place(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Place:
         """A place at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
-        node, own = entry.nodes[index], entry.sets[index]
+        node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
         amounts = entry.amounts_of(own)
         return Place(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
 
@@ -252,11 +256,8 @@ class Assign:
         """Give a job a place for a pod of a set that waited `since` then on each of these nodes, at the first indexes
         of that set that its nodes do not need any more.
         """
-        for node in nodes:
-            index = min((one for one in entry.freed if entry.sets[one] == own), default=len(entry.nodes))
-            entry.nodes[index : index + 1] = [node]
-            entry.sets[index : index + 1] = [own]
-            entry.freed.pop(index, None)
+        entry.assignment, indexes = entry.assignment.with_nodes(own, nodes)
+        for index in indexes:
             insort(entry.places, self._place(entry, queue, index, now, since), key=lambda place: place.index)
 
     def is_usable(self, entry: Entry, queue: ClusterQueue, place: Place) -> bool:
@@ -284,18 +285,18 @@ class Assign:
             if pod is not None and not _is_open(pod):
                 continue
             is_usable = self.is_usable(entry, queue, place)
-            if is_usable and place.node not in entry.avoided:
+            if is_usable and place.node not in entry.awaited.avoided:
                 continue
             others = [one for one in entry.places if one is not place]
             own = self._constraint(entry, queue, place)
-            parts = [own, beside(entry, queue, place.set, others), *none_of(entry.avoided)]
+            parts = [own, beside(entry, queue, place.set, others), *none_of(entry.awaited.avoided)]
             amounts = entry.amounts_of(place.set)
             node = queue.another_node(amounts, constraints.together(parts), now, entry.planned_end)
             if node:
                 entry.leaving.append(place.hold)
                 place.node, place.hold = node, queue.hold(node, amounts, now, entry.planned_end)
                 place.amounts = amounts
-                entry.nodes[place.index] = node
+                entry.assignment = entry.assignment.moved(place.index, node)
             elif not is_usable:
                 all_have = False
         return all_have
@@ -325,18 +326,17 @@ class Assign:
         place.pod, place.beyond = "", {}
         self._context.loads[place.node] = None
 
-    def give_back(self, entry: Entry, place: Place, keep: bool = False) -> None:
-        """A job has a place no more; `keep`: what that holds is kept until the status tells it."""
-        self._vacate(place)
-        entry.places.remove(place)
-        entry.freed[place.index] = None
-        while entry.workload.lasts and len(entry.nodes) - 1 in entry.freed:
-            entry.nodes.pop()
-            entry.sets.pop()
-            entry.freed.pop(len(entry.nodes), None)
-        entry.leaving.append(place.hold)
-        if not keep:
-            self.leave(entry)
+    def _give_back(self, entry: Entry, places: list[Place], keep: bool = False) -> None:
+        """A job has places no more; `keep`: what they hold is kept until the status says so."""
+        for place in places:
+            self._vacate(place)
+            entry.leaving.append(place.hold)
+        gone = {place.index for place in places}
+        if gone:
+            entry.places = [place for place in entry.places if place.index not in gone]
+            entry.assignment = entry.assignment.without(gone, entry.workload.lasts)
+            if not keep:
+                self.leave(entry)
 
     def leave(self, entry: Entry) -> None:
         """End the holds of what a job has given back."""
@@ -401,7 +401,7 @@ def _index_of(entry: Entry, own: PodSet | None, pod: Object) -> int | None:
     ordinal = ordinal_of(pod, own.per_job if own else 0)
     if own is None or ordinal is None or ordinal < own.first_ordinal:
         return None
-    indexes = (index for index, name in enumerate(entry.sets) if name == own.name)
+    indexes = (index for index, name in enumerate(entry.assignment.sets) if name == own.name)
     return next(islice(indexes, ordinal - own.first_ordinal, None), None)
 
 

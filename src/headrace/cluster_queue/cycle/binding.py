@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any
+
+from msgspec.structs import replace
 
 from headrace.formats.spec import duration as durations
 from headrace.k8s.objects.conditions import condition
 
 from ..admission import is_bound_here
 from ..model.cluster_queue import ClusterQueue
-from ..model.entry import Entry
+from ..model.entry import Awaited, Entry
 from ..model.fluxjobs import moment_of
 from ..model.snapshot import Snapshot, is_placed, node_of
 
@@ -18,8 +21,6 @@ Object = dict[str, Any]
 
 # How the reason begins of a job whose pods are not bound.
 NOT_BOUND = "not bound"
-# One for all jobs: Python makes each empty set anew, and very many jobs may wait.
-_NOBODY: frozenset[str] = frozenset()
 
 
 class Binding:
@@ -29,9 +30,9 @@ class Binding:
         self.due: dict[str, float] = {}
         self._snapshot = snapshot
 
-    def pinned(self, entry: Entry, queue: ClusterQueue | None, pod: str, now: float) -> None:
-        """A pod (its uid) is given to its node now."""
-        entry.pinned_at[pod] = now
+    def pin(self, entry: Entry, queue: ClusterQueue | None, pods: Iterable[str], now: float) -> None:
+        """Pods (their uids) are given to their nodes now."""
+        entry.awaited = replace(entry.awaited, pinned_at={**entry.awaited.pinned_at, **dict.fromkeys(pods, now)})
         if queue and queue.settings.ready_timeout:
             self.due[entry.uid] = min(now + queue.settings.ready_timeout, self.due.get(entry.uid, inf))
 
@@ -40,20 +41,22 @@ class Binding:
         self.due.pop(entry.uid, None)
         pods = list(self._snapshot.live_pods(entry.uid)) if entry.has_nodes else []
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
-        entry.pinned_at = {uid: entry.pinned_at.get(uid, _pinned_at(entry, pod)) for uid, pod in waits.items()}
-        # The places of those that are being deleted for that are given back when they are gone.
-        going = entry.late.intersection(
-            pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
-        )
-        entry.late = _NOBODY
+        before = entry.awaited
+        pinned_at = {uid: before.pinned_at.get(uid, _pinned_at(entry, pod)) for uid, pod in waits.items()}
         if entry.state.is_over:
             entry.set_unbound("")
         if queue is None or not entry.has_nodes:
+            if before.pinned_at or before.late:
+                entry.awaited = Awaited(pinned_at, avoided=before.avoided)
             return
-        ends = {uid: at + queue.settings.ready_timeout for uid, at in entry.pinned_at.items()}
+        # The places of those that are being deleted for that are given back when they are gone.
+        going = before.late.intersection(
+            pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
+        )
+        ends = {uid: at + queue.settings.ready_timeout for uid, at in pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
-        entry.late = going.union(late)
-        entry.avoided = entry.avoided.union(node_of(waits[uid]) for uid in late)
+        avoided = before.avoided.union(node_of(waits[uid]) for uid in late)
+        entry.awaited = Awaited(pinned_at, going.union(late), avoided)
         if late and not entry.status.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
             entry.set_unbound(f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}")

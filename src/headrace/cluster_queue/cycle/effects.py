@@ -34,7 +34,7 @@ class Effects:
         workload, queue = entry.workload, self._context.queues.get(entry.queue)
         limit = entry.seconds if queue and queue.settings.enforce_duration else 0
         # A job without nodes has pods that run outside the queue alone: it has not had its turn yet.
-        if entry.nodes and (workload.is_suspended(entry.item) or is_held(entry.item)):
+        if entry.assignment.nodes and (workload.is_suspended(entry.item) or is_held(entry.item)):
             yield actions.Change(
                 workload.kind, entry.item, workload.released(entry.item, limit, entry.status.started_at)
             )
@@ -46,6 +46,7 @@ class Effects:
         if limit and not workload.lasts and entry.kind_name != PODS.kind:
             # A pod that comes later than others of its job, as one that replaces a lost one, ends with them.
             limit = min(limit, max(ceil(entry.planned_end - now), 1))
+        pinned: list[str] = []
         for place in entry.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:
@@ -54,7 +55,7 @@ class Effects:
                     continue
                 give = pin.mark if is_bound_here(pod) else pin.pin
                 yield actions.PatchPod(pod, give(pod, place.node, entry.jobid, 0 if workload.deadline else limit))
-                self._binding.pinned(entry, queue, place.pod, now)
+                pinned.append(place.pod)
             elif pod is not None and queue and pin.is_to_bind(pod):
                 if not queue.is_usable(place.node, None) or not self._assign.widen(entry, queue, place, int(now)):
                     self.unbindable[entry.uid] = None
@@ -62,13 +63,17 @@ class Effects:
                 if node_of(pod) != place.node:
                     yield actions.PatchPod(pod, pin.move(pod, place.node))
                 yield from pin.bind(pod, place.node)
+        if pinned:
+            self._binding.pin(entry, queue, pinned, now)
         yield from self._evictions(entry, pods)
 
     def _evictions(self, entry: Entry, pods: dict[str, Object]) -> Iterator[actions.Action]:
         """Take pods away that were not bound in time, where their owner makes new ones. A workload none of whose pods
         is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
         """
-        late = [pod for uid, pod in pods.items() if uid in entry.late and "deletionTimestamp" not in pod["metadata"]]
+        late = [
+            pod for uid, pod in pods.items() if uid in entry.awaited.late and "deletionTimestamp" not in pod["metadata"]
+        ]
         if late and entry.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
             if not entry.workload.is_suspended(entry.item):
                 yield actions.Change(entry.workload.kind, entry.item, entry.workload.suspended())

@@ -16,6 +16,7 @@ from headrace.k8s.objects.timestamps import seconds_of
 
 from ..admission import gate_index
 from ..model import fluxjobs
+from ..model.assignment import Assignment
 from ..model.demand import Demand
 from ..model.entry import Backlog, Entry, Published, State, Status
 from ..model.fluxjobs import jobid_in, jobid_of, moment_of
@@ -61,9 +62,7 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
         jobid=jobid or context.ids.next(int(now * 1000)),
         queue=flux.get("spec", {}).get("queue") or snapshot.queue_of(meta["namespace"]),
         status=status,
-        nodes=nodes,
-        sets=sets,
-        freed=dict.fromkeys(Idset.parse(told.get("freed", ""))),
+        assignment=Assignment(tuple(nodes), tuple(sets), frozenset(Idset.parse(told.get("freed", "")))),
         backlog=Backlog(fluxjobs.waits_in(told)),
         published=Published(now, fluxjobs.place_in(told)),
     )

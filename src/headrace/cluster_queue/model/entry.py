@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..workloads import WorkloadKind, group
 from . import resources
-from .assignment import Place
+from .assignment import Assignment, Place
 from .demand import Demand, Request, SetRequest
 from .quota import JOB
 
@@ -164,6 +164,16 @@ class Status(Struct, frozen=True, kw_only=True):
     is_suspended_by_user: bool = False
 
 
+class Awaited(Struct, frozen=True):
+    """Pods that were given to nodes and are not bound yet: when each was pinned, by uid, and which of them were not
+    bound in time. `avoided` are nodes to which pods were not bound in time: others that have room are preferred.
+    """
+
+    pinned_at: dict[str, float] = {}
+    late: frozenset[str] = frozenset()
+    avoided: frozenset[str] = frozenset()
+
+
 class Published(Struct, frozen=True):
     """When the status was last asked to be written, and the position and estimate in it. `is_due`: a status that
     differs in position or counts alone is to be written.
@@ -194,24 +204,18 @@ class Entry(Struct, eq=False, kw_only=True):
     demand: Demand
     jobid: int
     queue: str
+    assignment: Assignment = Assignment()
     status: Status
     request: Request | None = None
     priority: int = 0
-    nodes: list[str] = []
-    sets: list[str] = []
     places: list[Place] = []
-    freed: dict[int, None] = {}
     leaving: list[int] = []
     backlog: Backlog = Backlog()
     pending: dict[int, Part] = {}
     standing: Standing = Standing()
     grown: dict[str, tuple[str, resources.Amounts]] = {}
     is_placed: bool = False
-    # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
-    pinned_at: dict[str, float] = {}
-    late: frozenset[str] = frozenset()
-    # Nodes to which pods of it were not bound in time: others that have room are preferred.
-    avoided: frozenset[str] = frozenset()
+    awaited: Awaited = Awaited()
     published: Published
 
     # --- what becomes of it

@@ -183,18 +183,18 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
 
 def nodes_of(entry: Entry) -> Object:
     """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
-    freed = {"freed": Idset(entry.freed).encode()} if entry.freed and entry.has_nodes else {}
+    freed = {"freed": Idset(entry.assignment.freed).encode()} if entry.assignment.freed and entry.has_nodes else {}
     waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.backlog.waits] if entry.has_nodes else []
-    given = {"nodes": Hostlist(entry.nodes).encode()} if entry.nodes else {}
+    given = {"nodes": Hostlist(entry.assignment.nodes).encode()} if entry.assignment.nodes else {}
     return {**given, **_sets_of(entry), **freed, **({"waits": waits} if waits else {})}
 
 
 def _sets_of(entry: Entry) -> Object:
     """For whose pods the nodes are, where that is not plain: a job of several sets may want pods of one alone."""
-    names = dict.fromkeys(entry.sets)
+    names = dict.fromkeys(entry.assignment.sets)
     if not names or max(len(entry.demand.sets), len(names)) < 2:
         return {}
-    indexes = {name: [index for index, own in enumerate(entry.sets) if own == name] for name in names}
+    indexes = {name: [index for index, own in enumerate(entry.assignment.sets) if own == name] for name in names}
     return {"sets": [{"name": name, "indexes": Idset(own).encode()} for name, own in indexes.items()]}
 
 
