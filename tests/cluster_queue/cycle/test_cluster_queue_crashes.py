@@ -296,7 +296,7 @@ def nobody_has_what_is_reserved(cluster: Cluster) -> None:
     """What jobs and matches have of a node is no more than it has; a match has its nodes once its time has come."""
     used = dict.fromkeys(cluster.queue.context.queues["default"].nodes, 0)
     for job in cluster.queue.context.entries.values():
-        for place in job.places:
+        for place in job.slots:
             used[place.node] += place.amounts.get("cpu", 0)
     for flux in cluster.all(FLUXJOBS):
         if is_external(flux) and external.start_of(flux) <= cluster.now:
@@ -492,7 +492,7 @@ def no_node_is_promised_twice(cluster: Cluster) -> None:
         promised = sum(
             place.amounts.get("cpu", 0)
             for job in core.context.entries.values()
-            for place in job.places
+            for place in job.slots
             if place.node == name
         )
         assert promised <= 4000, (name, promised)

@@ -253,5 +253,5 @@ def test_a_waiting_job_that_changes_gets_what_it_asks_for_now():
     cluster.settle(1)
     cluster.end_all("before")
     cluster.settle(5)
-    assert [place.amounts["cpu"] for job in cluster.queue.context.entries.values() for place in job.places] == [3000]
+    assert [place.amounts["cpu"] for job in cluster.queue.context.entries.values() for place in job.slots] == [3000]
     assert (cluster.state("a"), cluster.state("b")) == ("Running", "Held")

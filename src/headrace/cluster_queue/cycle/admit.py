@@ -84,15 +84,15 @@ class Admit:
             entry.set_suspended_by_user(True)
             if entry.has_nodes:
                 if entry.status.unbound:
-                    # What could not be bound would be given the same place at once, and keep all others from it.
+                    # What could not be bound would be given the same slot at once, and keep all others from it.
                     entry.come_anew(now)
                 self._assign.requeue(entry)
         if demand.end and not entry.state.is_over:
             self._order.withdraw(entry)
             entry.end(State(demand.end), demand.failure[:LONGEST_REASON], now)
-        if entry.leaving and (entry.state.is_over or self._assign.is_published(entry)):
+        if entry.leaving and (entry.state.is_over or self._context.is_published(entry)):
             self._assign.leave(entry)
-        if entry.has_nodes or entry.places:
+        if entry.has_nodes or entry.slots:
             self._assign.settle(entry, int(now))
         if not entry.state.is_over:
             self._wait(entry, problem, now)
@@ -121,7 +121,7 @@ class Admit:
         del self._context.entries[entry.uid], self._context.by_part[entry.jobid]
 
     def _wait(self, entry: Entry, problem: str, now: float) -> None:
-        """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
+        """Have the pods of a job that have no slots wait in its queue, with what it asks for now; `problem` is what is
         wrong with its objects.
         """
         queue, outside = self._context.queues.get(entry.queue), self._context.running_outside(entry)
@@ -159,7 +159,7 @@ class Admit:
         if queue is not None:
             # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
             since = float(int(now) + 1) if entry.has_nodes else entry.status.queued_at
-            self._order.want(entry, self._assign.lacks(entry), since)
+            self._order.want(entry, self._context.lacks(entry), since)
         why = self._kept_out(entry)
         if why or queue is None:
             self._order.withdraw(entry)
@@ -175,7 +175,7 @@ class Admit:
         """Whether nothing of a job that is nothing but pods is left to the queue."""
         pods = self._context.snapshot.live_pods(entry.uid)
         is_held = any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods)
-        return entry.workload.kind == PODS and not is_held and not entry.places
+        return entry.workload.kind == PODS and not is_held and not entry.slots
 
     def _kept_out(self, entry: Entry) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
@@ -192,7 +192,7 @@ class Admit:
     def _is_idle(self, entry: Entry) -> bool:
         """Whether an object without an end of its own was scaled down to nothing, and that is told."""
         has_pods = any(gate_index(pod) < 0 for pod in self._context.snapshot.live_pods(entry.uid))
-        return entry.workload.lasts and not entry.places and not entry.leaving and not has_pods
+        return entry.workload.lasts and not entry.slots and not entry.leaving and not has_pods
 
     def _priority(self, entry: Entry) -> int:
         """The highest priority of its pods."""

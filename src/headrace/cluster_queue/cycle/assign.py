@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from ..admission import gate_index, is_bound_here
-from ..model import constraints, fluxjobs, nodes, resources
-from ..model.assignment import Assignment, Place
+from ..model import constraints, nodes, resources
+from ..model.assignment import Assignment, Slot
 from ..model.cluster_queue import ClusterQueue
 from ..model.demand import PodSet, Request
 from ..model.entry import Entry, State
@@ -35,9 +35,9 @@ STRANDED = "a place is on a node that does not take its pod, and no other that d
 
 
 class Assign:
-    """The fifth step: gives the places that a job has started with to its pods, and takes back what no pod will have.
+    """The fifth step: gives the slots that a job has started with to its pods, and takes back what no pod will have.
 
-    `stranded` are jobs with a place on a node that does not take its pod, and no other node to move it to.
+    `stranded` are jobs with a slot on a node that does not take its pod, and no other node to move it to.
     """
 
     def __init__(self, context: Context, order: Order) -> None:
@@ -46,7 +46,7 @@ class Assign:
         self._order = order
 
     def start(self, name: str, starts: Iterable[Start], now: float) -> bool:
-        """Give jobs of a queue the places that it has decided on; returns whether one that started waits for more."""
+        """Give jobs of a queue the slots that it has decided on; returns whether one that started waits for more."""
         goes_on = False
         decided: dict[str, Entry] = {}
         for one in starts:
@@ -54,7 +54,7 @@ class Assign:
                 self._start(one, self._context.queues[name], now)
                 goes_on = goes_on or one.entry.standing.is_ready
             decided[one.entry.uid] = one.entry
-        # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
+        # Several parts of a job may have started: who has its slots, and what it asks for next, follows from all of
         # them.
         for entry in decided.values():
             if entry.has_nodes:
@@ -87,22 +87,22 @@ class Assign:
         self._order.want_nothing(entry)
         self._give_back_all(entry)
         entry.requeue()
-        entry.assignment, entry.is_placed = Assignment(), False
+        entry.assignment, entry.has_slots = Assignment(), False
 
     def take_none(self, entry: Entry) -> None:
-        """A job has no places but those that it is given from now on."""
-        entry.is_placed = True
+        """A job has no slots but those that it is given from now on."""
+        entry.has_slots = True
 
     def forget(self, entry: Entry) -> None:
         """A job is gone; what its pods still hold is counted as that of others."""
         self._give_back_all(entry)
 
     def _give_back_all(self, entry: Entry) -> None:
-        self._give_back(entry, entry.places)
+        self._give_back(entry, entry.slots)
         self.leave(entry)
 
     def settle(self, entry: Entry, now: int) -> None:
-        """Give a job's places to its pods, and give back those that no pod will have."""
+        """Give a job's slots to its pods, and give back those that no pod will have."""
         queue = self._context.queues.get(entry.queue)
         if queue:
             if entry.request is None:
@@ -121,13 +121,13 @@ class Assign:
         return None
 
     def leave_all_lost_nodes(self, now: int) -> None:
-        """Move the places of all touched and stranded jobs that are on nodes which take no pods any more."""
+        """Move the slots of all touched and stranded jobs that are on nodes which take no pods any more."""
         for uid in [*self.stranded, *self._context.touched]:
             with self._order.contained(uid):
                 self.leave_lost_nodes(uid, now)
 
     def leave_lost_nodes(self, uid: str, now: int) -> None:
-        """Move the places of a job that are on nodes which take no pods any more."""
+        """Move the slots of a job that are on nodes which take no pods any more."""
         self.stranded.pop(uid, None)
         entry = self._context.entries.get(uid)
         queue = self._context.queues.get(entry.queue) if entry else None
@@ -135,38 +135,30 @@ class Assign:
             self.stranded[uid] = None
             entry.explain(entry.status.reason or STRANDED)
 
-    def is_published(self, entry: Entry) -> bool:
-        """Whether the status says which nodes a job has."""
-        told: Object = (self._context.snapshot.fluxjobs.get(entry.uid) or {}).get("status") or {}
-        has_nodes = State(told.get("state", "Held")).has_nodes
-        return has_nodes and {
-            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
-        } == fluxjobs.nodes_of(entry)
-
     def _settle(self, entry: Entry, queue: ClusterQueue, now: int) -> None:
-        """Give a job's places to its pods, and give back those that no pod will have."""
+        """Give a job's slots to its pods, and give back those that no pod will have."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
-        if not entry.is_placed and entry.has_nodes:
-            entry.is_placed = True
+        if not entry.has_slots and entry.has_nodes:
+            entry.has_slots = True
             since = entry.status.queued_at
-            entry.places = [self._place(entry, queue, index, now, since) for index in entry.assignment.kept]
-        for place in [one for one in entry.places if one.pod and one.pod not in pods]:
-            if place.pod in entry.awaited.late:
+            entry.slots = [self._slot(entry, queue, index, now, since) for index in entry.assignment.kept]
+        for slot in [one for one in entry.slots if one.pod and one.pod not in pods]:
+            if slot.pod in entry.awaited.late:
                 # Its node might not take the next pod either: that waits anew.
-                self._give_back(entry, [place], keep=entry.has_nodes)
+                self._give_back(entry, [slot], keep=entry.has_nodes)
                 entry.set_unbound("")
             else:
-                self._vacate(place)
-        entry.grown = {name: one for name, one in entry.grown.items() if one[0] in pods}
-        free = [place for place in entry.places if not place.pod]
-        without = [one for one in pods.items() if one[0] not in self._context.place_of and not _is_unbound(one[1])]
-        # Pods that are on a node already have their places there before any other pod.
+                self._vacate(slot)
+        entry.enlarged = {name: one for name, one in entry.enlarged.items() if one[0] in pods}
+        free = [slot for slot in entry.slots if not slot.pod]
+        without = [one for one in pods.items() if one[0] not in self._context.slot_of and not _is_unbound(one[1])]
+        # Pods that are on a node already have their slots there before any other pod.
         for uid, pod in sorted((one for one in without if node_of(one[1])), key=_by_index) if free else ():
             if found := _best(entry, [one for one in free if one.node == node_of(pod)], pod):
                 free.remove(found)
                 self._occupy(found, uid)
-        # The place of a pod that this program is still to bind may have moved since the pod was given its node.
-        waiting = [one for one in without if one[0] not in self._context.place_of and _is_open(one[1])]
+        # The slot of a pod that this program is still to bind may have moved since the pod was given its node.
+        waiting = [one for one in without if one[0] not in self._context.slot_of and _is_open(one[1])]
         free = [*free, *self._taken_over(entry, pods, [pod for _, pod in waiting], free)]
         for uid, pod in sorted(waiting, key=_by_index) if free else ():
             if not free:
@@ -175,32 +167,32 @@ class Assign:
                 free.remove(found)
                 self._occupy(found, uid)
             else:
-                _grow(entry, free, uid, pod)
-        kept = {place.index for place in self._kept(entry, free)}
-        unused = [place for place in free if place.index not in kept]
-        for place in unused:
-            if _is_undersized(entry, place):
-                self._order.want_larger(entry, place.since)
+                _enlarge(entry, free, uid, pod)
+        kept = {slot.index for slot in self._kept(entry, free)}
+        unused = [slot for slot in free if slot.index not in kept]
+        for slot in unused:
+            if _is_undersized(entry, slot):
+                self._order.want_larger(entry, slot.since)
         self._give_back(entry, unused, keep=entry.has_nodes)
         if entry.state is State.RELEASED and _all_run(entry, pods):
             entry.run()
 
     def _taken_over(
-        self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Place]
-    ) -> Iterator[Place]:
-        """The places that lost pods leave to those pods that wait and for which no place of their set is free. A lost
-        pod keeps its place until then: a StatefulSet, say, makes another one only when the lost one is gone.
+        self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Slot]
+    ) -> Iterator[Slot]:
+        """The slots that lost pods leave to those pods that wait and for which no slot of their set is free. A lost
+        pod keeps its slot until then: a StatefulSet, say, makes another one only when the lost one is gone.
         """
-        lost = [place for place in entry.places if place.pod and self._is_lost(pods[place.pod])] if waiting else []
+        lost = [slot for slot in entry.slots if slot.pod and self._is_lost(pods[slot.pod])] if waiting else []
         if not lost:
             return
         wanted = Counter(own.name for pod in waiting if (own := entry.demand.set_of(pod)))
-        wanted.subtract(place.set for place in free)
-        for place in lost:
-            if wanted[place.set] > 0:
-                wanted[place.set] -= 1
-                self._vacate(place)
-                yield place
+        wanted.subtract(slot.set for slot in free)
+        for slot in lost:
+            if wanted[slot.set] > 0:
+                wanted[slot.set] -= 1
+                self._vacate(slot)
+                yield slot
 
     def _is_lost(self, pod: Object) -> bool:
         """Whether a pod is told to end on a node that is gone or not ready: it stays until that is back, or somebody
@@ -211,14 +203,14 @@ class Assign:
         node = self._context.snapshot.nodes.get(node_of(pod))
         return node is None or not nodes.is_ready(node)
 
-    def _place(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Place:
-        """A place at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
+    def _slot(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Slot:
+        """A slot at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
         node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
         amounts = entry.amounts_of(own)
-        return Place(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
+        return Slot(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
 
-    def _kept(self, entry: Entry, free: list[Place]) -> Iterator[Place]:
-        """Of the places without a pod, those that wait for one."""
+    def _kept(self, entry: Entry, free: list[Slot]) -> Iterator[Slot]:
+        """Of the slots without a pod, those that wait for one."""
         enough = [one for one in free if not _is_undersized(entry, one)]
         if not enough:
             return
@@ -227,7 +219,7 @@ class Assign:
             yield from enough
             return
         beside = []
-        for name, left in self.left(entry).items():
+        for name, left in self._context.left(entry).items():
             own = [one for one in enough if one.set == name]
             yield from own[:left]
             beside += own[left:]
@@ -235,105 +227,88 @@ class Assign:
         beside += [one for one in enough if one.set not in known]
         yield from beside[: entry.demand.unseen]
 
-    def left(self, entry: Entry) -> dict[str, int]:
-        """How many pods of each set a job wants beside those that have places or run without one."""
-        taken = self._outside(entry)
-        taken.update(place.set for place in entry.places if place.pod)
-        return {one.name: max(one.pods - taken[one.name], 0) for one in entry.demand.sets}
-
-    def lacks(self, entry: Entry) -> dict[str, int]:
-        """How many pods of each set have no place."""
-        has = self._outside(entry)
-        has.update(place.set for place in entry.places)
-        return {one.name: max(one.pods - has[one.name], 0) for one in entry.demand.sets}
-
-    def _outside(self, entry: Entry) -> Counter[str]:
-        """By set, how many pods of a job run on without a place."""
-        runs = (pod for pod in self._context.outside(entry) if entry.workload.lasts or pod["spec"].get("nodeName"))
-        return Counter(own.name for pod in runs if (own := entry.demand.set_of(pod)))
-
     def _add(self, entry: Entry, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
-        """Give a job a place for a pod of a set that waited `since` then on each of these nodes, at the first indexes
+        """Give a job a slot for a pod of a set that waited `since` then on each of these nodes, at the first indexes
         of that set that its nodes do not need any more.
         """
         entry.assignment, indexes = entry.assignment.with_nodes(own, nodes)
         for index in indexes:
-            insort(entry.places, self._place(entry, queue, index, now, since), key=lambda place: place.index)
+            insort(entry.slots, self._slot(entry, queue, index, now, since), key=lambda slot: slot.index)
 
-    def is_usable(self, entry: Entry, queue: ClusterQueue, place: Place) -> bool:
-        """Whether the node of a place takes the place's pod, or while there is none, pods of its set."""
-        return queue.is_usable(place.node, self._constraint(entry, queue, place))
+    def is_usable(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> bool:
+        """Whether the node of a slot takes the slot's pod, or while there is none, pods of its set."""
+        return queue.is_usable(slot.node, self._constraint(entry, queue, slot))
 
-    def _constraint(self, entry: Entry, queue: ClusterQueue, place: Place) -> Any:
-        """What the pod of a place asks of its node, None for nothing. Admission may have added to what the templates of
+    def _constraint(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> Any:
+        """What the pod of a slot asks of its node, None for nothing. Admission may have added to what the templates of
         its set say, which counts while there is no pod.
         """
-        pod = self._context.snapshot.pods.get(place.pod)
+        pod = self._context.snapshot.pods.get(slot.pod)
         if pod is not None:
             return constraints.constraint_of(template_of(pod), queue.has_taints)
-        asked = entry.request.sets.get(place.set) if entry.request else None
+        asked = entry.request.sets.get(slot.set) if entry.request else None
         return asked.constraint if asked else None
 
     def _leave_lost_nodes(self, entry: Entry, queue: ClusterQueue, now: int) -> bool:
-        """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
+        """Give the slots of a job on nodes that take no pods any more to other nodes, now or as soon as there are
         some; returns whether all have one. Pods that are bound or pinned stay. A node to which a pod of the job was not
         bound in time is left, too, if there is another one now.
         """
         all_have = True
-        for place in entry.places:
-            pod = self._context.snapshot.pods.get(place.pod)
+        for slot in entry.slots:
+            pod = self._context.snapshot.pods.get(slot.pod)
             if pod is not None and not _is_open(pod):
                 continue
-            is_usable = self.is_usable(entry, queue, place)
-            if is_usable and place.node not in entry.awaited.avoided:
+            is_usable = self.is_usable(entry, queue, slot)
+            if is_usable and slot.node not in entry.awaited.avoided:
                 continue
-            others = [one for one in entry.places if one is not place]
-            own = self._constraint(entry, queue, place)
-            parts = [own, beside(entry, queue, place.set, others), *none_of(entry.awaited.avoided)]
-            amounts = entry.amounts_of(place.set)
+            others = [one for one in entry.slots if one is not slot]
+            own = self._constraint(entry, queue, slot)
+            parts = [own, beside(entry, queue, slot.set, others), *none_of(entry.awaited.avoided)]
+            amounts = entry.amounts_of(slot.set)
             node = queue.another_node(amounts, constraints.together(parts), now, entry.planned_end)
             if node:
-                entry.leaving.append(place.hold)
-                place.node, place.hold = node, queue.hold(node, amounts, now, entry.planned_end)
-                place.amounts = amounts
-                entry.assignment = entry.assignment.moved(place.index, node)
+                entry.leaving.append(slot.hold)
+                slot.node, slot.hold = node, queue.hold(node, amounts, now, entry.planned_end)
+                slot.amounts = amounts
+                entry.assignment = entry.assignment.moved(slot.index, node)
             elif not is_usable:
                 all_have = False
         return all_have
 
-    def widen(self, entry: Entry, queue: ClusterQueue, place: Place, now: int) -> bool:
-        """Give a place as much as its pod asks for, which is to be bound; returns whether its node has room for that.
-        A pod whose gate its user has taken away, or that a core before this one has, may ask for more than the place
+    def widen(self, entry: Entry, queue: ClusterQueue, slot: Slot, now: int) -> bool:
+        """Give a slot as much as its pod asks for, which is to be bound; returns whether its node has room for that.
+        A pod whose gate its user has taken away, or that a core before this one has, may ask for more than the slot
         was made for.
         """
-        asks = resources.amounts_of(self._context.snapshot.pods[place.pod]["spec"])
-        more = resources.beyond(asks, place.amounts)
-        if not queue.has_room(place.node, more):
+        asks = resources.amounts_of(self._context.snapshot.pods[slot.pod]["spec"])
+        more = resources.beyond(asks, slot.amounts)
+        if not queue.has_room(slot.node, more):
             return False
         if more:
-            queue.release(place.hold)
-            place.amounts = resources.largest([place.amounts, asks])
-            place.hold = queue.hold(place.node, place.amounts, now, entry.planned_end)
+            queue.release(slot.hold)
+            slot.amounts = resources.largest([slot.amounts, asks])
+            slot.hold = queue.hold(slot.node, slot.amounts, now, entry.planned_end)
         return True
 
-    def _occupy(self, place: Place, pod: str) -> None:
-        place.pod = pod
-        self._context.place_of[pod] = place
-        self._context.loads[place.node] = None
+    def _occupy(self, slot: Slot, pod: str) -> None:
+        slot.pod = pod
+        self._context.slot_of[pod] = slot
+        self._context.loads[slot.node] = None
 
-    def _vacate(self, place: Place) -> None:
-        self._context.place_of.pop(place.pod, None)
-        place.pod, place.beyond = "", {}
-        self._context.loads[place.node] = None
+    def _vacate(self, slot: Slot) -> None:
+        self._context.slot_of.pop(slot.pod, None)
+        slot.pod, slot.beyond = "", {}
+        self._context.loads[slot.node] = None
 
-    def _give_back(self, entry: Entry, places: list[Place], keep: bool = False) -> None:
-        """A job has places no more; `keep`: what they hold is kept until the status says so."""
-        for place in places:
-            self._vacate(place)
-            entry.leaving.append(place.hold)
-        gone = {place.index for place in places}
+    def _give_back(self, entry: Entry, slots: list[Slot], keep: bool = False) -> None:
+        """A job has slots no more; `keep`: what they hold is kept until the status says so."""
+        for slot in slots:
+            self._vacate(slot)
+            entry.leaving.append(slot.hold)
+        gone = {slot.index for slot in slots}
         if gone:
-            entry.places = [place for place in entry.places if place.index not in gone]
+            entry.slots = [slot for slot in entry.slots if slot.index not in gone]
             entry.assignment = entry.assignment.without(gone, entry.workload.lasts)
             if not keep:
                 self.leave(entry)
@@ -349,9 +324,9 @@ class Assign:
 
     def forget_queue(self, entry: Entry) -> None:
         """The queue of a job, and with it all holds, is gone."""
-        for place in entry.places:
-            self._vacate(place)
-        entry.places, entry.leaving, entry.is_placed = [], [], False
+        for slot in entry.slots:
+            self._vacate(slot)
+        entry.slots, entry.leaving, entry.has_slots = [], [], False
 
 
 def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
@@ -359,7 +334,7 @@ def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
 
 
 def _is_unbound(pod: Object) -> bool:
-    """Whether kube-scheduler is still to bind a pod to a node of its own choice. The place that its job may have for it
+    """Whether kube-scheduler is still to bind a pod to a node of its own choice. The slot that its job may have for it
     is kept until then.
     """
     return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
@@ -370,14 +345,14 @@ def _is_open(pod: Object) -> bool:
     return gate_index(pod) >= 0 or pin.is_to_bind(pod)
 
 
-def _is_undersized(entry: Entry, place: Place) -> bool:
-    """Whether a place is too small for what is asked for now: templates were changed, or pods are larger than these."""
-    return bool(resources.beyond(entry.amounts_of(place.set), place.amounts))
+def _is_undersized(entry: Entry, slot: Slot) -> bool:
+    """Whether a slot is too small for what is asked for now: templates were changed, or pods are larger than these."""
+    return bool(resources.beyond(entry.amounts_of(slot.set), slot.amounts))
 
 
-def _best(entry: Entry, free: list[Place], pod: Object) -> Place | None:
-    """The place of a pod's set with its ordinal, else the first of its set that has room for it. A pod without the gate
-    is not held back any more: what it has beyond its place is counted where it is bound.
+def _best(entry: Entry, free: list[Slot], pod: Object) -> Slot | None:
+    """The slot of a pod's set with its ordinal, else the first of its set that has room for it. A pod without the gate
+    is not held back any more: what it has beyond its slot is counted where it is bound.
     """
     own = entry.demand.set_of(pod)
     fits = [one for one in free if one.set == own.name] if own else free
@@ -387,13 +362,13 @@ def _best(entry: Entry, free: list[Place], pod: Object) -> Place | None:
     return next((one for one in [*first, *fits] if is_free or not resources.beyond(amounts, one.amounts)), None)
 
 
-def _grow(entry: Entry, free: list[Place], uid: str, pod: Object) -> None:
-    """Have a job ask for as much for a set of pods as one of them asks for that no place of its set has room for."""
+def _enlarge(entry: Entry, free: list[Slot], uid: str, pod: Object) -> None:
+    """Have a job ask for as much for a set of pods as one of them asks for that no slot of its set has room for."""
     own = entry.demand.set_of(pod)
     if own and any(one.set == own.name for one in free):
         amounts = resources.amounts_of(pod["spec"])
         if resources.beyond(amounts, entry.amounts_of(own.name)):
-            entry.grown[own.name] = uid, resources.largest([amounts, entry.amounts_of(own.name)])
+            entry.enlarged[own.name] = uid, resources.largest([amounts, entry.amounts_of(own.name)])
 
 
 def _index_of(entry: Entry, own: PodSet | None, pod: Object) -> int | None:

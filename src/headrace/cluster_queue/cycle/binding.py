@@ -49,7 +49,7 @@ class Binding:
             if before.pinned_at or before.late:
                 entry.awaited = Awaited(pinned_at, avoided=before.avoided)
             return
-        # The places of those that are being deleted for that are given back when they are gone.
+        # The slots of those that are being deleted for that are given back when they are gone.
         going = before.late.intersection(
             pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -10,9 +11,10 @@ from headrace.formats.spec.jobid import FluidGenerator
 from headrace.k8s.objects.kinds import PODS
 
 from ..admission import gate_index
-from ..model.assignment import Place
+from ..model import fluxjobs
+from ..model.assignment import Slot
 from ..model.cluster_queue import ClusterQueue
-from ..model.entry import Entry
+from ..model.entry import Entry, State
 from ..model.queue_nodes import QueueNodes
 from ..model.quota import Account
 from ..model.snapshot import Snapshot, is_placed
@@ -48,7 +50,7 @@ class Context:
         self.entries: dict[str, Entry] = {}
         self.by_part: dict[int, Entry] = {}
         self.in_parts: dict[str, Entry] = {}
-        self.place_of: dict[str, Place] = {}
+        self.slot_of: dict[str, Slot] = {}
         self.queue_nodes: dict[str, QueueNodes] = {}
         self.touched: dict[str, None] = {}
         self.loads: dict[str, None] = {}
@@ -71,20 +73,20 @@ class Context:
         return queue.accounts.get(entry.item["metadata"]["namespace"]) if queue else None
 
     def outside(self, entry: Entry) -> Iterator[Object]:
-        """The pods of a job that have neither a place nor the gate, and were not told to end. They were created before
+        """The pods of a job that have neither a slot nor the gate, and were not told to end. They were created before
         their namespace had a queue, name their node, or lost their gate to somebody else than the queue.
 
-        A job that was suspended has given its places back. Its pods still have their marks, and end soon: they are
+        A job that was suspended has given its slots back. Its pods still have their marks, and end soon: they are
         left out.
         """
         for pod in self.snapshot.live_pods(entry.uid):
             meta = pod["metadata"]
             ends = "deletionTimestamp" in meta or (entry.workload.suspend and is_placed(pod))
-            if meta["uid"] not in self.place_of and gate_index(pod) < 0 and not ends:
+            if meta["uid"] not in self.slot_of and gate_index(pod) < 0 and not ends:
                 yield pod
 
     def running_outside(self, entry: Entry) -> list[Object]:
-        """The pods of a job that the queue does not hold, and has given no place. What they have of their nodes is
+        """The pods of a job that the queue does not hold, and has given no slot. What they have of their nodes is
         counted as that of others (`usage`).
         """
         if entry.status.is_suspended_by_user:
@@ -92,3 +94,28 @@ class Context:
             return []
         is_pod = entry.workload.kind == PODS
         return [pod for pod in self.outside(entry) if is_pod or pod["spec"].get("nodeName")]
+
+    def is_published(self, entry: Entry) -> bool:
+        """Whether the status says which nodes a job has."""
+        told: Object = (self.snapshot.fluxjobs.get(entry.uid) or {}).get("status") or {}
+        has_nodes = State(told.get("state", "Held")).has_nodes
+        return has_nodes and {
+            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
+        } == fluxjobs.nodes_of(entry)
+
+    def left(self, entry: Entry) -> dict[str, int]:
+        """How many pods of each set a job wants beside those that have slots or run without one."""
+        taken = self._outside_by_set(entry)
+        taken.update(slot.set for slot in entry.slots if slot.pod)
+        return {one.name: max(one.pods - taken[one.name], 0) for one in entry.demand.sets}
+
+    def lacks(self, entry: Entry) -> dict[str, int]:
+        """How many pods of each set have no slot."""
+        has = self._outside_by_set(entry)
+        has.update(slot.set for slot in entry.slots)
+        return {one.name: max(one.pods - has[one.name], 0) for one in entry.demand.sets}
+
+    def _outside_by_set(self, entry: Entry) -> Counter[str]:
+        """By set, how many pods of a job run on without a slot."""
+        runs = (pod for pod in self.outside(entry) if entry.workload.lasts or pod["spec"].get("nodeName"))
+        return Counter(own.name for pod in runs if (own := entry.demand.set_of(pod)))

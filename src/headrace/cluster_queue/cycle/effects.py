@@ -38,7 +38,7 @@ class Effects:
             yield actions.Change(
                 workload.kind, entry.item, workload.released(entry.item, limit, entry.status.started_at)
             )
-        elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in entry.places if one.pod in pods):
+        elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in entry.slots if one.pod in pods):
             # Its user has created it suspended, and unsuspended it: its pods alone were held.
             body = workload.released(entry.item, limit, entry.status.started_at)
             if value_at(body, workload.deadline):
@@ -47,22 +47,22 @@ class Effects:
             # A pod that comes later than others of its job, as one that replaces a lost one, ends with them.
             limit = min(limit, max(ceil(entry.planned_end - now), 1))
         pinned: list[str] = []
-        for place in entry.places:
-            pod = pods.get(place.pod)
+        for slot in entry.slots:
+            pod = pods.get(slot.pod)
             if pod is not None and gate_index(pod) >= 0:
-                if queue and not self._assign.is_usable(entry, queue, place):
+                if queue and not self._assign.is_usable(entry, queue, slot):
                     # A pod that is pinned could not go to another node (`Assign.leave_lost_nodes`).
                     continue
                 give = pin.mark if is_bound_here(pod) else pin.pin
-                yield actions.PatchPod(pod, give(pod, place.node, entry.jobid, 0 if workload.deadline else limit))
-                pinned.append(place.pod)
+                yield actions.PatchPod(pod, give(pod, slot.node, entry.jobid, 0 if workload.deadline else limit))
+                pinned.append(slot.pod)
             elif pod is not None and queue and pin.is_to_bind(pod):
-                if not queue.is_usable(place.node, None) or not self._assign.widen(entry, queue, place, int(now)):
+                if not queue.is_usable(slot.node, None) or not self._assign.widen(entry, queue, slot, int(now)):
                     self.unbindable[entry.uid] = None
                     continue
-                if node_of(pod) != place.node:
-                    yield actions.PatchPod(pod, pin.move(pod, place.node))
-                yield from pin.bind(pod, place.node)
+                if node_of(pod) != slot.node:
+                    yield actions.PatchPod(pod, pin.move(pod, slot.node))
+                yield from pin.bind(pod, slot.node)
         if pinned:
             self._binding.pin(entry, queue, pinned, now)
         yield from self._evictions(entry, pods)

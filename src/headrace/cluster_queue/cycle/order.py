@@ -75,7 +75,7 @@ class Order:
         entry.backlog = Backlog(lacks=entry.backlog.lacks)
 
     def want_larger(self, entry: Entry, since: float) -> None:
-        """A pod that waited since then waits again, as its place has become too small."""
+        """A pod that waited since then waits again, as its slot has become too small."""
         entry.backlog = replace(entry.backlog, undersized=(*entry.backlog.undersized, since))
 
     # --- what a job has in front of its graph
@@ -159,7 +159,7 @@ class Order:
 
     def _submit(self, entry: Entry, queue: ClusterQueue, asked: Request) -> None:
         context, pods = self._context, entry.wanted
-        others = {name: beside(entry, queue, name, entry.places) for name in pods}
+        others = {name: beside(entry, queue, name, entry.slots) for name in pods}
         numbers = pods if len(pods) > 1 else None
         sets = tuple((name, asked.sets[name], others[name]) for name in pods)
         shape = Shape(tuple(pods), sets, numbers, asked.duration, asked.within, entry.priority)

@@ -115,7 +115,7 @@ class Refresh:
                 self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.standing.estimate)
             if entry.status.reason != before:
                 pass
-            elif fluxjobs.place_of(entry) == entry.published.place:
+            elif fluxjobs.forecast_of(entry) == entry.published.forecast:
                 continue
             elif now - entry.published.at >= STATUS_INTERVAL and self._credit >= 1:
                 self._credit -= 1

@@ -126,20 +126,20 @@ class Report:
         if _matters(told, wanted) or (is_due and patch):
             yield from _events(entry, told, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch)
-            entry.published = Published(now, fluxjobs.place_of(entry))
+            entry.published = Published(now, fluxjobs.forecast_of(entry))
         else:
             if patch and entry.has_nodes:
                 self._unpublished[entry.uid] = entry.published.at + STATUS_INTERVAL
             # A write that was refused told nothing.
-            entry.published = replace(entry.published, place=fluxjobs.place_in(told))
-            if entry.published.place != fluxjobs.place_of(entry):
+            entry.published = replace(entry.published, forecast=fluxjobs.forecast_in(told))
+            if entry.published.forecast != fluxjobs.forecast_of(entry):
                 self._context.changed[entry.queue] = None
-        if entry.has_nodes and self._assign.is_published(entry):
+        if entry.has_nodes and self._context.is_published(entry):
             yield from self._effects.about(entry, pods, now)
 
     def _counts(self, entry: Entry, pods: dict[str, Object]) -> Object:
         running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
-        placed = sum(1 for place in entry.places if place.pod)
+        placed = sum(1 for slot in entry.slots if slot.pod)
         return {"wanted": entry.demand.pods, "placed": placed, "running": running} if entry.has_nodes else {}
 
 

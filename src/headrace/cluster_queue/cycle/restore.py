@@ -64,7 +64,7 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
         status=status,
         assignment=Assignment(tuple(nodes), tuple(sets), frozenset(Idset.parse(told.get("freed", "")))),
         backlog=Backlog(fluxjobs.waits_in(told)),
-        published=Published(now, fluxjobs.place_in(told)),
+        published=Published(now, fluxjobs.forecast_in(told)),
     )
     context.entries[uid] = context.by_part[entry.jobid] = entry
     return entry

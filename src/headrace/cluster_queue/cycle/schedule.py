@@ -31,7 +31,7 @@ class Schedule:
         self._order = order
 
     def decide(self, name: str, now: int) -> Iterator[Start]:
-        """What a queue decides about jobs. A job that starts holds nothing yet: its places are to be held before the
+        """What a queue decides about jobs. A job that starts holds nothing yet: its slots are to be held before the
         next decision is asked for.
         """
         queue = self._context.queues[name]

@@ -1,4 +1,4 @@
-"""What pods have of nodes without a place there: those of others, and what a resized pod has beyond its place.
+"""What pods have of nodes without a slot there: those of others, and what a resized pod has beyond its slot.
 
 It follows the assignments of jobs, so it is counted when those of this cycle are known.
 """
@@ -19,7 +19,7 @@ class Usage:
     def __init__(self, context: Context, externals: Externals) -> None:
         self._context = context
         self._externals = externals
-        # By node, the queue and the hold of what pods without a place have of it, and how much that is.
+        # By node, the queue and the hold of what pods without a slot have of it, and how much that is.
         self._held: dict[str, tuple[ClusterQueue, int, resources.Amounts]] = {}
 
     def count(self, now: int, unmanaged: Unmanaged) -> None:
@@ -33,7 +33,7 @@ class Usage:
             self._count(node, now)
 
     def _count(self, node: str, now: int) -> None:
-        """Hold what pods have of a node without a place there, or beyond it, as one that was resized. What those have
+        """Hold what pods have of a node without a slot there, or beyond it, as one that was resized. What those have
         that never end by themselves is as if the node did not have it.
         """
         context = self._context
@@ -43,8 +43,8 @@ class Usage:
         passing = list(self._externals.elsewhere(node, queue))
         for uid, pod in context.snapshot.pods_on.get(node, {}).items():
             if is_live(pod):
-                lasts = uid not in context.place_of and lasts_for_ever(pod)
-                (lasting if lasts else passing).append(self._beyond_place(uid, pod, name, node))
+                lasts = uid not in context.slot_of and lasts_for_ever(pod)
+                (lasting if lasts else passing).append(self._beyond_slot(uid, pod, name, node))
         if queue and queue.set_lasting(node, resources.total(lasting), now):
             # Jobs that no node could serve are tried again.
             for entry in context.entries_of(name):
@@ -63,17 +63,17 @@ class Usage:
         if queue and amounts:
             self._held[node] = queue, queue.hold(node, amounts, now), amounts
 
-    def _beyond_place(self, uid: str, pod: Object, queue: str, node: str) -> resources.Amounts:
-        """What a pod has of its node beyond its place there in a queue; the node may have come to that queue since.
+    def _beyond_slot(self, uid: str, pod: Object, queue: str, node: str) -> resources.Amounts:
+        """What a pod has of its node beyond its slot there in a queue; the node may have come to that queue since.
 
-        A pod that is only said to be given to the node, as users may write, has nothing without a place.
+        A pod that is only said to be given to the node, as users may write, has nothing without a slot.
         """
-        place = self._context.place_of.get(uid)
-        if place and place.node != node:
-            place = None
+        slot = self._context.slot_of.get(uid)
+        if slot and slot.node != node:
+            slot = None
         if not pod["spec"].get("nodeName"):
-            return place.amounts if place and place.queue != queue else {}
+            return slot.amounts if slot and slot.queue != queue else {}
         amounts = resources.amounts_of(pod["spec"], pod.get("status"))
-        if place:
-            place.beyond = resources.beyond(amounts, place.amounts)
-        return place.beyond if place and place.queue == queue else amounts
+        if slot:
+            slot.beyond = resources.beyond(amounts, slot.amounts)
+        return slot.beyond if slot and slot.queue == queue else amounts

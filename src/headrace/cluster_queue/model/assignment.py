@@ -47,7 +47,7 @@ class Assignment(Struct, frozen=True):
         return Assignment(self.nodes[:size], self.sets[:size], frozenset(one for one in freed if one < size))
 
 
-class Place(Struct, eq=False):
+class Slot(Struct, eq=False):
     """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
     pod that has it, "" while there is none, and `beyond` what that has of the node beside `amounts`, as it was resized.
     The pods of its set waited for it `since` that time.

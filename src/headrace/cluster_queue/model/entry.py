@@ -1,4 +1,4 @@
-"""A workload in its queue, as the core knows it; what of it must outlast the core stands in its FluxJob."""
+"""A queued job: its frozen values, and the progress that the steps of a cycle make with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..workloads import WorkloadKind, group
 from . import resources
-from .assignment import Assignment, Place
+from .assignment import Assignment, Slot
 from .demand import Demand, Request, SetRequest
 from .quota import JOB
 
@@ -46,7 +46,7 @@ class State(Enum):
 
 
 class Wait(NamedTuple):
-    """Pods of a job that wait for places, since their time in the queue (seconds since the epoch)."""
+    """Pods of a job that wait for slots, since their time in the queue (seconds since the epoch)."""
 
     pods: int
     since: float
@@ -77,7 +77,7 @@ def waits_of(before: list[Wait], pods: int, together: bool, since: float) -> lis
 
 
 def started(waits: list[Wait], part: Wait) -> list[Wait]:
-    """Waits without a part of one of them, which has places now."""
+    """Waits without a part of one of them, which has slots now."""
     at = next(index for index, one in enumerate(waits) if one.since == part.since)
     left = waits[at].pods - part.pods
     return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
@@ -106,9 +106,9 @@ def growing(entry: Entry, why: str) -> str:
 
 
 class Backlog(Struct, frozen=True):
-    """The pods of a job that have no places: since when they wait, in order, and how many these are by set.
+    """The pods of a job that have no slots: since when they wait, in order, and how many these are by set.
 
-    `undersized` are times since when pods waited whose places have become too small for them: they wait again.
+    `undersized` are times since when pods waited whose slots have become too small for them: they wait again.
     """
 
     waits: list[Wait] = []
@@ -180,41 +180,43 @@ class Published(Struct, frozen=True):
     """
 
     at: float
-    place: tuple[int, int] = (0, 0)
+    forecast: tuple[int, int] = (0, 0)
     is_due: bool = False
 
 
 class Entry(Struct, eq=False, kw_only=True):
-    """`nodes` are those that it was given, in order, as status.nodes has them, and `sets` the names of the sets for
-    whose pods these are; `places` what is left of them, and `freed` the indexes of those that it has given back.
-    `leaving` are holds of what it has given back, which end when its status tells that: until then, a core that begins
-    anew would take it for the job's.
+    """A workload in its queue: what it wants, what it was given, and where it stands. What of it must outlast the
+    process stands in its FluxJob.
 
-    `asked` is None for a job that is refused. `waits` are the pods without places, `lacks` how many these are by set,
-    and `line` what of `waits` is in front of the graph, by id. `grown`, by set: a pod (its uid) that asks for more than
-    the templates say, as what admission has added to it, and how much; `undersized`: since when the pods waited whose
-    places became too small for them. `is_ready`: these may be in its queue's order, if its namespace's quota lets them;
-    `excess`: which limits of the quota it is over. `is_placed`: its places have been taken. `is_due`: a status that
-    differs in its position or counts alone is to be written.
+    `demand`, `assignment` and `status` are frozen values. All below is the progress of steps: each field is written in
+    one file (`tests/cluster_queue/model/test_cluster_queue_entry.py`).
     """
 
     uid: str
     workload: WorkloadKind
-    item: Object
-    demand: Demand
     jobid: int
     queue: str
+    demand: Demand
     assignment: Assignment = Assignment()
     status: Status
+
+    # Admit: the object as last seen, what it asks of the graph (None where that is not known, or the job is refused),
+    # and its priority.
+    item: Object
     request: Request | None = None
     priority: int = 0
-    places: list[Place] = []
-    leaving: list[int] = []
+    # Order: pods without slots, what of these is in front of the graph, by id, and where the job stands there.
     backlog: Backlog = Backlog()
     pending: dict[int, Part] = {}
     standing: Standing = Standing()
-    grown: dict[str, tuple[str, resources.Amounts]] = {}
-    is_placed: bool = False
+    # Assign: the slots on the nodes that are not given back, once they are taken, and holds of what is given back.
+    # These end when the status says so: until then, a process that begins anew would take it for the job's.
+    slots: list[Slot] = []
+    has_slots: bool = False
+    leaving: list[int] = []
+    # By set, a pod (its uid) that asks for more than the templates say, as admission has added to it, and how much.
+    enlarged: dict[str, tuple[str, resources.Amounts]] = {}
+    # Report: pods that are not bound yet, and what was last asked to be written.
     awaited: Awaited = Awaited()
     published: Published
 
@@ -312,8 +314,8 @@ class Entry(Struct, eq=False, kw_only=True):
         if not self.request:
             return {"pod": 1}
         found = self.request.sets.get(name)
-        if name in self.grown:
-            return resources.largest([self.grown[name][1], *([found.amounts] if found else [])])
+        if name in self.enlarged:
+            return resources.largest([self.enlarged[name][1], *([found.amounts] if found else [])])
         return found.amounts if found else resources.largest(one.amounts for one in self.request.sets.values())
 
     @property
@@ -325,7 +327,7 @@ class Entry(Struct, eq=False, kw_only=True):
     def holds(self) -> resources.Amounts:
         """What it has of its queue's nodes, and itself as one job."""
         return {
-            **resources.total(amounts for place in self.places for amounts in (place.amounts, place.beyond)),
+            **resources.total(amounts for slot in self.slots for amounts in (slot.amounts, slot.beyond)),
             JOB: 1,
         }
 

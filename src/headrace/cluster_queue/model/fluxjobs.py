@@ -158,7 +158,7 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
     status = entry.status
     state = State.HELD if status.is_suspended_by_user and entry.has_nodes else status.state
     has_nodes, waits = state.has_nodes, state is State.HELD
-    position, estimate = place_of(entry)
+    position, estimate = forecast_of(entry)
     is_reserved = waits and entry.standing.is_reserved
     quota = "WithinQuota" if not entry.standing.excess else "OverQuota"
     conditions = {
@@ -235,12 +235,12 @@ def moment_of(text: str | None) -> float:
     return seconds_of(text) if text else 0
 
 
-def place_of(entry: Entry) -> tuple[int, int]:
+def forecast_of(entry: Entry) -> tuple[int, int]:
     """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
     return shown_position(entry.standing.position), int(entry.standing.estimate)
 
 
-def place_in(status: Object) -> tuple[int, int]:
+def forecast_in(status: Object) -> tuple[int, int]:
     """The position and the estimate that a status shows."""
     return int(status.get("position", 0)), int(moment_of(status.get("estimatedStart")))
 

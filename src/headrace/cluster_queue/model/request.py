@@ -13,7 +13,7 @@ from ..crd import LONGEST, Settings
 from ..names import DURATION, GANG, GROUP_NAMES, GROUP_SIZES, HOLD, QUEUE, SCHEDULERS, SKIP, WITHIN
 from ..workloads import group
 from . import constraints, nodes, resources
-from .assignment import Place
+from .assignment import Slot
 from .cluster_queue import ClusterQueue
 from .demand import PodSet, Request, SetRequest
 from .entry import Entry
@@ -55,9 +55,9 @@ def jobspec_of(entry: Entry, asked: Request) -> Object:
 
 def _asked_set(one: PodSet, entry: Entry, has_taints: bool) -> SetRequest:
     namespace, others = entry.item["metadata"]["namespace"], [other for other in entry.demand.sets if other is not one]
-    grown = [entry.grown[one.name][1]] if one.name in entry.grown else []
+    enlarged = [entry.enlarged[one.name][1]] if one.name in entry.enlarged else []
     return SetRequest(
-        resources.largest([*grown, *(resources.amounts_of(template) for template in one.templates)]),
+        resources.largest([*enlarged, *(resources.amounts_of(template) for template in one.templates)]),
         constraints.together(constraints.constraint_of(template, has_taints) for template in one.templates),
         _avoids(one, one, namespace),
         any(_avoids(one, other, namespace) or _avoids(other, one, namespace) for other in others),
@@ -219,16 +219,16 @@ def _parsed(text: str, where: str) -> float:
     return seconds
 
 
-def beside(entry: Entry, queue: ClusterQueue, name: str, places: Iterable[Place]) -> Any:
-    """The constraint on nodes of a set that follows from other places of its job, None for none."""
-    asked, places = entry.request, list(places)
+def beside(entry: Entry, queue: ClusterQueue, name: str, slots: Iterable[Slot]) -> Any:
+    """The constraint on nodes of a set that follows from other slots of its job, None for none."""
+    asked, slots = entry.request, list(slots)
     own = asked.sets.get(name) if asked else None
     if asked is None or own is None:
         return None
-    taken = {one.node for one in places if _is_apart(name, own, one.set, asked.sets.get(one.set))}
+    taken = {one.node for one in slots if _is_apart(name, own, one.set, asked.sets.get(one.set))}
     parts = none_of(taken)
     if asked.within:
-        parts.append(queue.beside([one.node for one in places], asked.within))
+        parts.append(queue.beside([one.node for one in slots], asked.within))
     return constraints.together(parts)
 
 
