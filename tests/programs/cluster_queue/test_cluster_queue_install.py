@@ -46,7 +46,7 @@ def test_the_roles_may_delete_pods_and_what_is_ours_alone_and_may_not_read_all_s
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
     assert patched == {
         "pods",
-        *("jobs", "jobsets", "mpijobs", "trainjobs", "miniclusters"),
+        *(one.kind.plural for one in KINDS.values() if one.suspend),
         "fluxjobs",
         "fluxjobs/status",
         "fluxqueues/status",
