@@ -137,7 +137,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         graph = LiveGraph(controller, "default")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
         await controller.begun.wait()
-        assert list(controller.core.context.queues["default"].nodes) == ["n0", "n1"]
+        assert list(controller.cycle.context.queues["default"].nodes) == ["n0", "n1"]
         found = await graph.match_pods(pods)
         assert [one for one in api.writes if "fluxjobs" in one] == ["create fluxjobs", "merge fluxjobs"]
         told = cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")["status"]
@@ -147,7 +147,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         # Before and after the core has observed it.
         await graph.cancel(found.jobid)
         again = await graph.match_pods(pods)
-        await until_in_loop(lambda: list(controller.core.context.snapshot.externals) == [again.jobid])
+        await until_in_loop(lambda: list(controller.cycle.context.snapshot.externals) == [again.jobid])
         await graph.cancel(again.jobid)
         api.failures.append(Unreachable("nobody answers"))
         with pytest.raises(Unanswerable, match="could not be written down: nobody answers"):
@@ -163,7 +163,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
             await graph.match_pods(pods)
         api.create = create  # type: ignore[method-assign]
         assert cluster.all(FLUXJOBS)
-        await until_in_loop(lambda: not cluster.all(FLUXJOBS) and not controller.core.context.snapshot.externals)
+        await until_in_loop(lambda: not cluster.all(FLUXJOBS) and not controller.cycle.context.snapshot.externals)
         assert (await graph.match_pods(pods)).cores == (("n0", 4), ("n1", 4))
         for task in tasks:
             task.cancel()

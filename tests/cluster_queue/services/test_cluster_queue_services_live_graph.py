@@ -29,7 +29,7 @@ class Controller:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.core = cluster.queue
+        self.cycle = cluster.queue
         self.begun = asyncio.Event()
         self.failure: Exception | None = None
 

@@ -1,4 +1,4 @@
-"""The writes that the core asks for, in order, about one workload. Data only; `controller` carries them out.
+"""The writes that the cycle asks for, in order, about one workload. Data only; `controller` carries them out.
 
 Each names what it is about by uid or version, so that one that comes too late is refused and changes nothing. What is
 to be done follows from what is observed, so a write that is lost is asked for again.

@@ -77,7 +77,7 @@ def _waits_for_binding(pod: Object) -> bool:
 
 
 def _pinned_at(entry: Entry, pod: Object) -> float:
-    """When a pod was pinned that was so already when this core began."""
+    """When a pod was pinned that was so already when this process began."""
     return max(entry.status.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
 
 

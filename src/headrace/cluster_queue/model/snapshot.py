@@ -1,4 +1,4 @@
-"""What the core has last seen of the cluster, with the indexes that it asks for. No decisions."""
+"""The cluster as the cycle has last seen it, with the indexes that its steps ask for. No decisions."""
 
 from __future__ import annotations
 
