@@ -22,7 +22,7 @@ CONFIG.read(ROOT / ".importlinter")
 WINGS = parse(CONFIG["importlinter:contract:wings"]["wings"].strip().splitlines())
 LAYERS = {
     CONFIG[f"importlinter:contract:{name}"]["containers"]: CONFIG[f"importlinter:contract:{name}"]["layers"].split("\n")
-    for name in ("rooms", "formats", "wire", "sched", "engine", "broker")
+    for name in ("rooms", "formats", "wire", "sched", "cluster_queue", "engine", "broker")
 }
 # What has to be forbidden whatever the configuration says.
 NEVER = [
