@@ -78,7 +78,7 @@ class Chronicle:
         if facts is None:
             return
         self._facts[uid] = facts
-        if self._has_begun and (before is None or _told(before) != _told(facts)):
+        if self._has_begun and (before is None or _recorded(before) != _recorded(facts)):
             self._records.append(Record(facts, now))
 
     def see_external(self, fluxjob: Object, is_gone: bool, now: float) -> None:
@@ -109,23 +109,23 @@ class Chronicle:
         return [Record(facts, now) for facts in self._facts.values()]
 
 
-def _told(facts: Facts) -> tuple[Any, ...]:
+def _recorded(facts: Facts) -> tuple[Any, ...]:
     """What of a job is worth a record: not its version."""
     return tuple(getattr(facts, name) for name in Facts.__struct_fields__ if name != "version")
 
 
 def facts_of(uid: str, fluxjob: Object) -> Facts | None:
     """What a FluxJob tells of the job of the workload `uid`; None while it has no status."""
-    meta, spec, told = fluxjob["metadata"], fluxjob.get("spec") or {}, fluxjob.get("status") or {}
-    if not told:
+    meta, spec, published = fluxjob["metadata"], fluxjob.get("spec") or {}, fluxjob.get("status") or {}
+    if not published:
         return None
-    state, is_group = State(told.get("state", "Held")), spec.get("type") == group.WORKLOAD_KIND.number
+    state, is_group = State(published.get("state", "Held")), spec.get("type") == group.WORKLOAD_KIND.number
     jobid = jobid_of(fluxjob)
     # Only the FluxJob of another scheduler's job has no owner.
     owners = meta.get("ownerReferences") or ({"kind": "External"},)
-    nodes = len(Hostlist.parse(told.get("nodes", "")))
-    freed = len(Idset.parse(told.get("freed", "")))
-    released = condition(told, "Released")
+    nodes = len(Hostlist.parse(published.get("nodes", "")))
+    freed = len(Idset.parse(published.get("freed", "")))
+    released = condition(published, "Released")
     was_requeued = released.get("reason") == REQUEUED
     return Facts(
         uid=f"{uid}/{jobid}" if is_group else uid,
@@ -139,13 +139,13 @@ def facts_of(uid: str, fluxjob: Object) -> Facts | None:
         width=nodes or int(spec.get("nodes", 0)),
         duration=float(spec.get("duration", 0)),
         state=state,
-        nodes=told.get("nodes", ""),
+        nodes=published.get("nodes", ""),
         held=nodes - freed if state.has_nodes else 0,
-        queued_at=_moment(told.get("queuedAt")),
-        started_at=_moment(told.get("startedAt")),
+        queued_at=_moment(published.get("queuedAt")),
+        started_at=_moment(published.get("startedAt")),
         requeued_at=_moment(released.get("lastTransitionTime")) if was_requeued else 0,
-        ended_at=_moment(told.get("endedAt")),
-        note=told.get("reason", "") if state is State.REFUSED else "",
+        ended_at=_moment(published.get("endedAt")),
+        note=published.get("reason", "") if state is State.REFUSED else "",
     )
 
 

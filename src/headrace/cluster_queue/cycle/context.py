@@ -97,10 +97,10 @@ class Context:
 
     def is_published(self, entry: Entry) -> bool:
         """Whether the status says which nodes a job has."""
-        told: Object = (self.snapshot.fluxjobs.get(entry.uid) or {}).get("status") or {}
-        has_nodes = State(told.get("state", "Held")).has_nodes
+        published: Object = (self.snapshot.fluxjobs.get(entry.uid) or {}).get("status") or {}
+        has_nodes = State(published.get("state", "Held")).has_nodes
         return has_nodes and {
-            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
+            key: published[key] for key in ("nodes", "sets", "freed", "waits") if key in published
         } == fluxjobs.nodes_of(entry)
 
     def left(self, entry: Entry) -> dict[str, int]:

@@ -107,8 +107,8 @@ class Report:
         if entry.is_renewed:
             yield actions.Delete(FLUXJOBS, flux)
             return
-        told: Object = flux.get("status") or {}
-        if entry.status.is_suspended_by_user and told.get("state") == "Held":
+        published: Object = flux.get("status") or {}
+        if entry.status.is_suspended_by_user and published.get("state") == "Held":
             if not is_held(entry.item):
                 yield actions.Change(entry.workload.kind, entry.item, entry.workload.held_again(entry.item))
                 return
@@ -119,19 +119,19 @@ class Report:
             yield actions.Change(FLUXJOBS, flux, body)
             return
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
-        wanted = fluxjobs.status_of(entry, told, self._counts(entry, pods), now)
+        wanted = fluxjobs.status_of(entry, published, self._counts(entry, pods), now)
         is_due = entry.published.is_due or (entry.has_nodes and now - entry.published.at >= STATUS_INTERVAL)
-        patch = patch_of(told, wanted)
+        patch = patch_of(published, wanted)
         self._unpublished.pop(entry.uid, None)
-        if _matters(told, wanted) or (is_due and patch):
-            yield from _events(entry, told, wanted)
+        if _matters(published, wanted) or (is_due and patch):
+            yield from _events(entry, published, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch)
             entry.published = Published(now, fluxjobs.forecast_of(entry))
         else:
             if patch and entry.has_nodes:
                 self._unpublished[entry.uid] = entry.published.at + STATUS_INTERVAL
             # A write that was refused told nothing.
-            entry.published = replace(entry.published, forecast=fluxjobs.forecast_in(told))
+            entry.published = replace(entry.published, forecast=fluxjobs.forecast_in(published))
             if entry.published.forecast != fluxjobs.forecast_of(entry):
                 self._context.changed[entry.queue] = None
         if entry.has_nodes and self._context.is_published(entry):
@@ -143,21 +143,21 @@ class Report:
         return {"wanted": entry.demand.pods, "placed": placed, "running": running} if entry.has_nodes else {}
 
 
-def _events(entry: Entry, told: Object, wanted: Object) -> Iterator[actions.Action]:
+def _events(entry: Entry, published: Object, wanted: Object) -> Iterator[actions.Action]:
     """The Events about a change of state, or of the reason of a job."""
-    is_new = told.get("state") != entry.state.value
-    has_changed = is_new or _without_amounts(told) != _without_amounts(wanted)
+    is_new = published.get("state") != entry.state.value
+    has_changed = is_new or _without_amounts(published) != _without_amounts(wanted)
     reports = []
-    if entry.status.unbound and entry.status.unbound != told.get("reason"):
+    if entry.status.unbound and entry.status.unbound != published.get("reason"):
         reports.append(Event("Warning", "NotBound", entry.status.unbound))
-    if not told.get("state") and entry.request and entry.request.left:
+    if not published.get("state") and entry.request and entry.request.left:
         text = (
             f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(entry.request.left)}"
         )
         reports.append(Event("Normal", "LeftToScheduler", text))
     if entry.state is State.HELD and has_changed:
         reports.append(Event("Normal", "Queued", f"in queue {entry.queue}: {entry.status.reason or BEHIND}"))
-    elif entry.state is State.REFUSED and (is_new or told.get("reason") != entry.status.reason):
+    elif entry.state is State.REFUSED and (is_new or published.get("reason") != entry.status.reason):
         reports.append(Event("Warning", "Refused", entry.status.reason))
     elif entry.state is State.RELEASED and is_new:
         reports.append(Event("Normal", "Released", f"on {wanted.get('nodes')}"))
@@ -166,7 +166,7 @@ def _events(entry: Entry, told: Object, wanted: Object) -> Iterator[actions.Acti
             Event("Warning" if entry.state is State.FAILED else "Normal", entry.state.value, entry.status.reason)
         )
     for report in reports:
-        yield actions.Tell(entry.workload.kind, entry.workload.objects(entry.item)[0], told, report)
+        yield actions.Tell(entry.workload.kind, entry.workload.objects(entry.item)[0], published, report)
 
 
 def _without_amounts(status: Object) -> str:
@@ -174,7 +174,7 @@ def _without_amounts(status: Object) -> str:
     return re.sub(r"\d+", "", str(status.get("reason", "")))
 
 
-def _matters(told: Object, wanted: Object) -> bool:
+def _matters(published: Object, wanted: Object) -> bool:
     """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
     keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
-    return any(told.get(key) != wanted.get(key) for key in keys)
+    return any(published.get(key) != wanted.get(key) for key in keys)

@@ -33,25 +33,25 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
     workload, item = snapshot.workloads[uid]
     meta = item["metadata"]
     flux = snapshot.fluxjobs.get(uid) or {}
-    told = flux.get("status") or {}
-    reason = told.get("reason", "")
+    published = flux.get("status") or {}
+    reason = published.get("reason", "")
     placed = [pod for pod in snapshot.live_pods(uid) if is_placed(pod)]
     jobid = _known_id(context, flux, placed, now)
     context.ids.high_water = max(context.ids.high_water, jobid)
     status = Status(
-        queued_at=moment_of(told.get("queuedAt")) or _came_at(snapshot, uid),
-        state=State(told.get("state", "Held")),
+        queued_at=moment_of(published.get("queuedAt")) or _came_at(snapshot, uid),
+        state=State(published.get("state", "Held")),
         reason="" if reason.startswith(NOT_BOUND) else reason,
         unbound=reason if reason.startswith(NOT_BOUND) else "",
-        started_at=moment_of(told.get("startedAt")),
-        ended_at=moment_of(told.get("endedAt")),
+        started_at=moment_of(published.get("startedAt")),
+        ended_at=moment_of(published.get("endedAt")),
     )
     first = demand.sets[0].name if demand.sets else ""
-    nodes = list(Hostlist.parse(told.get("nodes", "")))
-    sets = fluxjobs.sets_in(told, len(nodes), first)
+    nodes = list(Hostlist.parse(published.get("nodes", "")))
+    sets = fluxjobs.sets_in(published, len(nodes), first)
     # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
     bound = [pod for pod in placed if pod["spec"].get("nodeName")]
-    if not told and bound:
+    if not published and bound:
         status, nodes = replace(status, state=State.RELEASED, started_at=now), [node_of(pod) for pod in bound]
         sets = [own.name if own else first for own in map(demand.set_of, bound)]
     entry = Entry(
@@ -62,9 +62,9 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
         jobid=jobid or context.ids.next(int(now * 1000)),
         queue=flux.get("spec", {}).get("queue") or snapshot.queue_of(meta["namespace"]),
         status=status,
-        assignment=Assignment(tuple(nodes), tuple(sets), frozenset(Idset.parse(told.get("freed", "")))),
-        backlog=Backlog(fluxjobs.waits_in(told)),
-        published=Published(now, fluxjobs.forecast_in(told)),
+        assignment=Assignment(tuple(nodes), tuple(sets), frozenset(Idset.parse(published.get("freed", "")))),
+        backlog=Backlog(fluxjobs.waits_in(published)),
+        published=Published(now, fluxjobs.forecast_in(published)),
     )
     context.entries[uid] = context.by_part[entry.jobid] = entry
     return entry
@@ -87,6 +87,6 @@ def _known_id(context: Context, flux: Object, placed: list[Object], now: float) 
     pods: that another has an id counts as none, as does one of a time to come, behind which all new ones would be.
     """
     newest = (int(now * 1000) - EPOCH + 1) << TIMESTAMP_SHIFT
-    told = [jobid_in(pod) for pod in placed]
-    known = [jobid_of(flux) if flux else 0, *(one for one in told if one < newest)]
+    published = [jobid_in(pod) for pod in placed]
+    known = [jobid_of(flux) if flux else 0, *(one for one in published if one < newest)]
     return next((one for one in known if one and one not in context.by_part), 0)

@@ -197,10 +197,10 @@ class ClusterQueue:
     def taken_by_others(self) -> str:
         """The end of a reason: the cpu, memory and GPUs that pods outside the queue use; "" if they use none."""
         graph, taken = self.scheduler.graph, self._taken
-        told = [
+        used = [
             f"{kind} {amount_of(graph, kind, taken[kind])}" for kind in (*nodes.FILTERS[:2], "gpu") if taken.get(kind)
         ]
-        return f"; pods outside the queue have {', '.join(told)} of its nodes" if told else ""
+        return f"; pods outside the queue have {', '.join(used)} of its nodes" if used else ""
 
     def _pools(self, name: str) -> dict[str, int]:
         """The pools of a node by type."""

@@ -105,16 +105,16 @@ def _asked(entry: Entry, reserves: bool) -> Object:
 def changes_of(entry: Entry, reserves: bool, fluxjob: Object) -> Object:
     """The merge patch of the FluxJob of a job that brings spec and owners up to date; {} for nothing."""
     spec, owners = _changed_spec(entry, reserves, fluxjob.get("spec") or {}), _owners(entry)
-    told = {one["uid"] for one in fluxjob["metadata"].get("ownerReferences") or ()}
+    published = {one["uid"] for one in fluxjob["metadata"].get("ownerReferences") or ()}
     # It was made with the first pods of its group.
     is_grown = (
-        not entry.demand.missing and not entry.state.is_over and not told.issuperset(one["uid"] for one in owners)
+        not entry.demand.missing and not entry.state.is_over and not published.issuperset(one["uid"] for one in owners)
     )
     metadata = {"ownerReferences": owners} if is_grown else {}
     return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
 
 
-def _changed_spec(entry: Entry, reserves: bool, told: Object) -> Object:
+def _changed_spec(entry: Entry, reserves: bool, published: Object) -> Object:
     """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
     and nodes in one; {} for nothing. `reserves` is as for `made_of`.
 
@@ -127,21 +127,21 @@ def _changed_spec(entry: Entry, reserves: bool, told: Object) -> Object:
     if not entry.request or entry.state.is_over:
         return {}
     wanted = _asked(entry, reserves)
-    if wanted["jobspec"] and not told.get("jobspec"):
+    if wanted["jobspec"] and not published.get("jobspec"):
         return wanted
     if entry.state is State.HELD:
-        differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
-        return wanted if differs or _asks_for_other(told.get("jobspec", ""), wanted["jobspec"]) else {}
+        differs = any(published.get(key) != wanted[key] for key in wanted if key != "jobspec")
+        return wanted if differs or _asks_for_other(published.get("jobspec", ""), wanted["jobspec"]) else {}
     if entry.workload.lasts:
-        return wanted if any(told.get(key) != wanted[key] for key in ("duration", "nodes", "priority")) else {}
-    return {"nodes": wanted["nodes"]} if wanted["nodes"] > told.get("nodes", 0) else {}
+        return wanted if any(published.get(key) != wanted[key] for key in ("duration", "nodes", "priority")) else {}
+    return {"nodes": wanted["nodes"]} if wanted["nodes"] > published.get("nodes", 0) else {}
 
 
-def _asks_for_other(told: str, wanted: str) -> bool:
+def _asks_for_other(published: str, wanted: str) -> bool:
     """Whether a jobspec asks for other resources than the one that is told; "" is not known."""
-    if "" in (told, wanted) or told == wanted:
+    if "" in (published, wanted) or published == wanted:
         return False
-    return bool(json.loads(told)["resources"] != json.loads(wanted)["resources"])
+    return bool(json.loads(published)["resources"] != json.loads(wanted)["resources"])
 
 
 def _owners(entry: Entry) -> list[Object]:
@@ -198,21 +198,21 @@ def _sets_of(entry: Entry) -> Object:
     return {"sets": [{"name": name, "indexes": Idset(own).encode()} for name, own in indexes.items()]}
 
 
-def sets_in(told: Object, nodes: int, only: str) -> list[str]:
+def sets_in(published: Object, nodes: int, only: str) -> list[str]:
     """The names of the sets for whose pods the nodes of a status are, of which there are so many; `only`: the name
     where the status has none.
     """
     names = [only] * nodes
-    for one in told.get("sets") or ():
+    for one in published.get("sets") or ():
         for index in Idset.parse(one["indexes"]):
             if index < nodes:
                 names[index] = one["name"]
     return names
 
 
-def waits_in(told: Object) -> list[Wait]:
+def waits_in(published: Object) -> list[Wait]:
     """The pods that wait beside those that have nodes, as a status says."""
-    return [Wait(one["pods"], seconds_of(one["since"])) for one in told.get("waits") or ()]
+    return [Wait(one["pods"], seconds_of(one["since"])) for one in published.get("waits") or ()]
 
 
 def _why_released(state: State, before: Object) -> str:
@@ -226,8 +226,8 @@ def _condition(name: str, holds: bool, reason: str, message: str, before: Object
     status = "True" if holds else "False"
     was = condition(before, name)
     since = was.get("lastTransitionTime") if was.get("status") == status else None
-    told = {"message": message} if message else {}
-    return {"type": name, "status": status, "reason": reason, **told, "lastTransitionTime": since or text_of(now)}
+    published = {"message": message} if message else {}
+    return {"type": name, "status": status, "reason": reason, **published, "lastTransitionTime": since or text_of(now)}
 
 
 def moment_of(text: str | None) -> float:

@@ -136,18 +136,18 @@ class Account:
     def _excess(self, need: tuple[int, ...], taken: list[int]) -> str:
         alone = [entry for entry in zip(self._kinds, need, self._limits, strict=True) if entry[1] > entry[2]]
         if alone:
-            told = ", ".join(
+            over = ", ".join(
                 f"{_FIELDS[kind]} {_text(kind, asked)} of {_text(kind, limit)} ({_text(kind, asked - limit)} over)"
                 for kind, asked, limit in alone
             )
-            return f"it alone is over the quota of namespace {self.namespace}: {told}"
-        told = ", ".join(
+            return f"it alone is over the quota of namespace {self.namespace}: {over}"
+        over = ", ".join(
             f"{_FIELDS[kind]} {_text(kind, used + asked)} of {_text(kind, limit)} "
             f"({_text(kind, used + asked - limit)} over, {_text(kind, used)} taken)"
             for kind, asked, limit, used in zip(self._kinds, need, self._limits, taken, strict=True)
             if asked and used + asked > limit
         )
-        return f"over the quota of namespace {self.namespace}: {told}"
+        return f"over the quota of namespace {self.namespace}: {over}"
 
     def _need(self, amounts: Amounts) -> tuple[int, ...]:
         return tuple(amounts.get(kind, 0) for kind in self._kinds)

@@ -178,23 +178,23 @@ def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, 
 
 def _within(entry: Entry, settings: Settings) -> str:
     """The label of which all nodes of a job have one value, "" for none. Raises Refusal."""
-    told = {text: where for text, where in marks_of(entry, WITHIN) if text}
-    for text, where in told.items():
+    marks = {text: where for text, where in marks_of(entry, WITHIN) if text}
+    for text, where in marks.items():
         if text not in settings.topology:
             known = ", ".join(settings.topology) or "none"
             raise Refusal(f"{where}: must be a label of the queue's topology ({known}), not {text}")
-        if len(told) > 1:
-            raise Refusal(f"{where}: must be the same in all pods of a group that say it, not {' or '.join(told)}")
-    return next(iter(told), "")
+        if len(marks) > 1:
+            raise Refusal(f"{where}: must be the same in all pods of a group that say it, not {' or '.join(marks)}")
+    return next(iter(marks), "")
 
 
 def _duration(entry: Entry, settings: Settings) -> float:
     """How long a job runs, in whole seconds, rounded up: the longest that its objects say; 0 if that is not known.
     Raises Refusal.
     """
-    told = [(_parsed(text, where), text, where) for text, where in marks_of(entry, DURATION)]
-    if told:
-        seconds, text, where = max(told)
+    marks = [(_parsed(text, where), text, where) for text, where in marks_of(entry, DURATION)]
+    if marks:
+        seconds, text, where = max(marks)
     else:
         limit = entry.demand.limit
         where, seconds = "activeDeadlineSeconds", settings.default_duration if limit is None else limit
