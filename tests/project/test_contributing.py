@@ -28,6 +28,7 @@ COPIED = (
     "tests/system",
     "tests/formats/spec",
     "tests/service",
+    "tests/cluster_queue",
     "examples/graph",
 )
 

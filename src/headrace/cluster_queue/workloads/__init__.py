@@ -9,14 +9,35 @@ from typing import Any
 from headrace.k8s.objects.kinds import PODS
 
 from ..model.demand import Demand, PodSet
-from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
+from . import (
+    deployment,
+    group,
+    job,
+    jobset,
+    minicluster,
+    mpijob,
+    pod,
+    replicaset,
+    statefulset,
+    trainjob,
+)
 from .workload import WorkloadKind
 
 Object = dict[str, Any]
 
 KINDS: dict[str, WorkloadKind] = {
     module.WORKLOAD_KIND.kind.kind: module.WORKLOAD_KIND
-    for module in (pod, job, deployment, replicaset, statefulset, jobset, mpijob, trainjob, minicluster)
+    for module in (
+        pod,
+        job,
+        deployment,
+        replicaset,
+        statefulset,
+        jobset,
+        mpijob,
+        trainjob,
+        minicluster,
+    )
 }
 BY_PLURAL = {one.kind.plural: one for one in KINDS.values()}
 
