@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.minicluster.api.field_docs import DESCRIPTIONS
+from headrace.minicluster.api.declarations import fields_of
 from headrace.minicluster.operator.field_page import page
+from minicluster.api.specs import all_records
 
 PAGE = Path(__file__).parents[3] / "docs/user/minicluster-fields.md"
 # Objects of Kubernetes itself.
@@ -20,10 +21,11 @@ def test_the_page_is_made_of_this_source() -> None:
 
 
 def test_every_field_of_a_minicluster_is_on_it() -> None:
-    for name, text in DESCRIPTIONS.items():
-        record, _, field = name.partition(".")
-        if record not in ELSEWHERE:
-            assert any(line.startswith(f"| `{field}` |") and text in line for line in page().splitlines()), name
+    for record in all_records():
+        for name, field in fields_of(record).items():
+            if record.__name__ not in ELSEWHERE:
+                row = f"| `{name}` |"
+                assert any(line.startswith(row) and field.text in line for line in page().splitlines()), name
 
 
 def test_types_bounds_and_defaults_are_told() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
@@ -18,9 +17,3 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.rule}" if self.path else self.rule
-
-
-def check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """A problem unless `value` is one of `choices`, or "" (not given)."""
-    if value and value not in choices:
-        yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")

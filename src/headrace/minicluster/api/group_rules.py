@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem
 
-from .fields import MOST_GROUPS, Group, MiniCluster
+from .comparisons import check_comparisons
+from .fields import Group, MiniCluster
 from .object_rules import (
     check_image,
-    check_most_pods,
     check_pod,
     check_resources,
     check_variables,
@@ -22,8 +22,6 @@ _HOST_LIMIT = 63
 
 def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
     spec = cluster.spec
-    if len(spec.groups) > MOST_GROUPS:
-        yield Problem("spec.groups", f"has {len(spec.groups)} groups, at most {MOST_GROUPS} fit")
     first: dict[str, int] = {}
     for index, group in enumerate(spec.groups):
         path = f"spec.groups[{index}]"
@@ -31,12 +29,7 @@ def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
         if group.name in first:
             yield Problem(f"{path}.name", f"{group.name!r} is also the name of spec.groups[{first[group.name]}]")
         first.setdefault(group.name, index)
-        if group.size < 1:
-            yield Problem(f"{path}.size", f"must be 1 or more, not {group.size}")
-        yield from check_most_pods(group.size, f"{path}.size")
-        yield from check_most_pods(group.max_size, f"{path}.maxSize")
-        if group.max_size and group.max_size < group.size:
-            yield Problem(f"{path}.maxSize", f"must not be below the group's size, which is {group.size}")
+        yield from check_comparisons(group, path)
         if group.image:
             yield from check_image(group.image, path)
         yield from check_resources(group.resources, f"{path}.resources")

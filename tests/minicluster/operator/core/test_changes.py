@@ -10,7 +10,8 @@ import pytest
 from arbitrary import miniclusters
 from clusters import minicluster
 
-from headrace.minicluster.operator.core.changes import EFFECTS, Change, Effect, changes
+from headrace.minicluster.api.declarations import Effect
+from headrace.minicluster.operator.core.changes import Change, changes, effects
 from headrace.minicluster.operator.core.fingerprint import recreating, whole
 
 PAGE = Path(__file__).parents[4] / "docs/user/minicluster.md"
@@ -64,4 +65,4 @@ def test_another_job_is_made_for_what_recreates_and_for_nothing_else() -> None:
 
 def test_the_users_page_has_the_same_table() -> None:
     rows = re.findall(r"^\| `(spec\.[^`]*)` \| ([a-z ]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert dict(rows) == {path: effect.value for path, effect in EFFECTS.items()}
+    assert dict(rows) == {path: effect.value for path, effect in effects()[0].items()}

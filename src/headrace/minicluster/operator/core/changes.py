@@ -1,51 +1,21 @@
 """The effect of a change of a MiniCluster's spec on running pods. Pure.
 
-A Job's template is immutable, so most fields need another Job, whose pods start anew. The fields with another effect
-are listed here; `docs/user/minicluster.md` has the same table.
+The effect of a field is declared with it (`api.fields`); `docs/user/minicluster.md` has the same table.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import re
-from collections.abc import Hashable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...api.fields import MiniCluster
+from ...api.declarations import Effect, fields_of
+from ...api.fields import MiniCluster, Spec
 
 Object = dict[str, Any]
-
-
-class Effect(enum.Enum):
-    """The effect of a changed field."""
-
-    AT_ONCE = "at once"  # the operator uses it from now on; pods are not affected
-    RESIZES = "resizes"  # pods are created, or drained and deleted; brokers join and leave
-    RELOADS = "reloads"  # running brokers load it
-    NEXT_START = "next start"  # pods that are created later have it
-    RECREATES = "recreates"  # another Job: all pods start anew
-
-
-# Paths with the API's names, `[]` for any item of a list. Every other field recreates, unless a listed one contains it.
-EFFECTS = {
-    "spec.size": Effect.RESIZES,
-    "spec.maxSize": Effect.RESIZES,
-    "spec.groups[].size": Effect.RESIZES,
-    "spec.groups[].maxSize": Effect.RESIZES,
-    "spec.flux.brokerConfig": Effect.RELOADS,
-    "spec.minSize": Effect.NEXT_START,
-    "spec.suspend": Effect.AT_ONCE,
-    "spec.cleanup": Effect.AT_ONCE,
-    "spec.ttlSecondsAfterFinished": Effect.AT_ONCE,
-    "spec.startTimeoutSeconds": Effect.AT_ONCE,
-    "spec.autoscale": Effect.AT_ONCE,
-    "spec.managedBy": Effect.AT_ONCE,
-}
-# How their paths begin: each reconcile asks for the effects of all fields, of which there may be thousands.
-_BEGINNINGS = tuple({path.partition("[")[0] for path in EFFECTS})
 
 
 class Change(NamedTuple):
@@ -65,14 +35,37 @@ def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
 
 def effect_of(path: str) -> Effect:
     """The effect of a change of the field at this path."""
-    if not path.startswith(_BEGINNINGS):
+    known, beginnings = effects()
+    if not path.startswith(beginnings):
         return Effect.RECREATES
     place = re.sub(r"\[[0-9]+\]", "[]", path)
     while place:
-        if place in EFFECTS:
-            return EFFECTS[place]
+        if place in known:
+            return known[place]
         place = place[: max(place.rfind("."), place.rfind("["), 0)]
     return Effect.RECREATES
+
+
+@functools.cache
+def effects() -> tuple[dict[str, Effect], tuple[str, ...]]:
+    """The effects by path, with the API's names and `[]` for any item of a list, and the beginnings of these paths.
+
+    A field that is not among them, nor below one of them, recreates the pods. Each reconcile asks for the effects of
+    all fields, of which there may be thousands, and most are dismissed by the beginnings of their paths.
+    """
+    known = dict(_marked(Spec, "spec"))
+    return known, tuple({path.partition("[")[0] for path in known})
+
+
+def _marked(record: type[msgspec.Struct], path: str) -> Iterator[tuple[str, Effect]]:
+    for one in fields_of(record).values():
+        here, kind = f"{path}.{one.name}", one.type
+        if one.effect:
+            yield here, one.effect
+        while kind.kind is list and kind.item:
+            here, kind = f"{here}[]", kind.item
+        if issubclass(kind.kind, msgspec.Struct):
+            yield from _marked(kind.kind, here)
 
 
 def leaves(cluster: MiniCluster) -> dict[str, Any]:
@@ -93,24 +86,13 @@ def _collect(value: Any, path: str, found: dict[str, Any]) -> None:
         found[path] = value
 
 
-@functools.lru_cache(maxsize=None)
-def _fields(kind: Hashable) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a type of records; cached, since msgspec evaluates all annotations at each call, and each reconcile
-    needs them.
-    """
-    assert isinstance(kind, type)
-    return msgspec.structs.fields(kind)
-
-
-def _given(record: Any) -> Object:
+def _given(record: msgspec.Struct) -> Object:
     """The fields of a record that are not at their defaults."""
     found: Object = {}
-    kind: Hashable = record.__class__
-    for one in _fields(kind):
-        value = getattr(record, one.name)
-        default = one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default
-        if value != default:
-            found[one.encode_name] = _plain(value)
+    for one in fields_of(type(record)).values():
+        value = getattr(record, one.attribute)
+        if value != one.default or one.required:
+            found[one.name] = _plain(value)
     return found
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from headrace.formats.spec.hostlist import count_hosts
 
+from ...api.declarations import Effect
 from ...api.fields import MOST_PODS, MiniCluster
 from ...api.pod_plan import PLAN_FILE, decode
-from .changes import Effect, effect_of, leaves
+from .changes import effect_of, leaves
 
 Object = dict[str, Any]
 
