@@ -29,6 +29,7 @@ COPIED = (
     "tests/formats/spec",
     "tests/service",
     "tests/minicluster/api",
+    "tools/fields",
     "examples/graph",
 )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.minicluster.api import fields
-from headrace.minicluster.api.fields import Record
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster, Record
 from headrace.minicluster.api.validate import check
 
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 import seeds
 from headrace.cli.keygen import certificate
 from headrace.minicluster.api.declarations import FieldType, Format, fields_of
-from headrace.minicluster.api.fields import MiniCluster, Record, Spec
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster, MiniCluster, Record, Spec
 from headrace.minicluster.api.validate import check
 
 _CASES = Path(__file__).parents[2] / "data/minicluster/cases.jsonl"

@@ -21,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
 def main(options: Namespace) -> int:
     from headrace.flux_jobs.read.convert import convert
     from headrace.k8s.packaging.yaml_text import yaml_text
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     source = load_file(options.file, options.runtime)
     try:

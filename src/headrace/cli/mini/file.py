@@ -10,7 +10,7 @@ from headrace.cli.common.errors import CommandError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.validate import Source
 
 # What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
@@ -45,9 +45,9 @@ def refusal(path: str, exc: InvalidMiniCluster) -> CommandError:
 
 def load_file(path: str) -> Source:
     """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
-    from headrace.minicluster.api.mode import Mode
+    from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.plan import make_plan, mode_of
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.shell_text import Mode
     from headrace.minicluster.api.validate import load
 
     try:

@@ -28,7 +28,7 @@ def add_file(parser: Parser) -> None:
 def load_file(path: str, runtime: Optional[str]) -> Source:
     """The cluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
     from headrace.flux_jobs.read.load import load
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     chosen = None if runtime is None else _runtime(runtime)
     try:
@@ -44,7 +44,7 @@ def _runtime(given: str) -> Any:
     """The document of a runtime, by its file or its name. Raises CommandError."""
     from headrace.flux_jobs.read.load import load_runtime
     from headrace.flux_jobs.read.runtimes import BUILT_IN
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     if given in BUILT_IN and not os.path.exists(given):
         return BUILT_IN[given]

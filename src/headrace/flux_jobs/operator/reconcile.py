@@ -17,9 +17,9 @@ from headrace.k8s.runtime.steps import Create, Patch
 from headrace.minicluster.api.pod_plan import PodPlan
 from headrace.minicluster.operator.core import pods
 from headrace.minicluster.operator.core.actions import MakeSecret, Step, Tell
-from headrace.minicluster.operator.core.annotations import annotations_of
 from headrace.minicluster.operator.core.job_end import is_over, job_end
 from headrace.minicluster.operator.core.observed import Lead
+from headrace.minicluster.operator.objects import annotations_of
 
 from ..read.cluster import LABEL_KEY, LABEL_VALUE
 from ..read.field import InvalidForeign

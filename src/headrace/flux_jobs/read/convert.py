@@ -8,8 +8,7 @@ from typing import Any
 
 from headrace.k8s.objects.problems import Problem
 from headrace.minicluster.api.declarations import FieldType, fields_of
-from headrace.minicluster.api.fields import API_VERSION, KIND, Container, Pod, Record, Spec, Volume
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import API_VERSION, KIND, Container, InvalidMiniCluster, Pod, Record, Spec, Volume
 from headrace.minicluster.api.validate import check
 
 from . import trainjob

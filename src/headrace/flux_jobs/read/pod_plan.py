@@ -5,9 +5,9 @@ The command is not in the plan: it stays in the container, where the kubelet exp
 
 from __future__ import annotations
 
-from headrace.minicluster.api.mode import Mode
 from headrace.minicluster.api.plan import DEFAULT_OUTPUT, TOPOLOGY, hosts_of
 from headrace.minicluster.api.pod_plan import PodPlan
+from headrace.minicluster.api.shell_text import Mode
 
 from .cluster import OUR_MOUNTS, PROCS_VARIABLE, ForeignCluster
 from .field import Field

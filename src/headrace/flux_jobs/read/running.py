@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import structs
 
 from headrace.formats.spec import jobspec_build
-from headrace.minicluster.api.mode import Mode
 from headrace.minicluster.api.plan import DEFAULT_OUTPUT, Plan, hosts_of
 from headrace.minicluster.api.pod_names import ADDRESS, PodNames
+from headrace.minicluster.api.shell_text import Mode
 
 from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field

@@ -14,6 +14,8 @@ from typing import Annotated
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from headrace.k8s.objects.problems import Problem
+
 from .declarations import Bounds, Effect, Format, Items, Length, OneOf, StoredDefault, Support
 
 API_VERSION = "flux-framework.org/v1alpha2"
@@ -531,3 +533,11 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
         """The container in which the broker and the job run: the one marked runFlux, or the only one."""
         containers = self.spec.containers
         return containers[0] if len(containers) == 1 else next(one for one in containers if one.run_flux)
+
+
+class InvalidMiniCluster(ValueError):
+    """The file has no valid MiniCluster; `problems` has all its problems."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 
 from .declarations import Support, fields_of
 from .fields import Commands, Flux, MiniCluster, Record, Volume
-from .mode import Mode
 from .plan import given_config, mode_of, placement_of
+from .shell_text import Mode
 
 # What submits in modes without the submit command.
 _SUBMITS = {

@@ -23,15 +23,13 @@ from headrace.formats.spec.topology import Topology, TopologyError
 from headrace.k8s.objects.labels import check_key, check_labels
 from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem
 
+from .added_rules import check_added_fields
 from .comparisons import check_comparisons
 from .declarations import FieldType, Format, check_marks, fields_of, type_of
 from .documents import documents
-from .fields import API_VERSION, KIND, QUANTITY, Bursting, Container, MiniCluster, Record, Spec
-from .group_rules import check_groups
-from .lifecycle_rules import check_lifecycle
+from .fields import API_VERSION, KIND, QUANTITY, Bursting, Container, InvalidMiniCluster, MiniCluster, Record, Spec
 from .object_rules import check_objects, check_variables
 from .plan import given_config, job_lines
-from .problems import InvalidMiniCluster
 from .shell_rules import check_shell_texts
 from .size_rules import check_hosts, check_texts, check_whole
 
@@ -108,7 +106,7 @@ def check(document: Any) -> MiniCluster:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
-        found = [*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster)]
+        found = [*_check_rules(spec), *check_objects(cluster), *check_added_fields(cluster)]
         sizes = [*check_whole(left), *(check_texts(cluster) if spec.containers else ())]
         # Quotes are looked for in what is small enough.
         found += sizes or check_shell_texts(cluster)

@@ -32,13 +32,13 @@ from . import keys, names
 from .builders import Images, desired, view_image
 from .core import pods
 from .core.actions import Actions
-from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
+from .core.changes import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
 from .execute import Executor
 from .links import Keys, Links, address_of, link_keys
-from .operator_names import OTHER_LEASE, OTHER_NAMESPACE
+from .names import OTHER_LEASE, OTHER_NAMESPACE
 
 Object = dict[str, Any]
 

@@ -24,7 +24,7 @@ from headrace.k8s.packaging.helm_templates import (
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, RESOURCES
 from headrace.k8s.packaging.yaml_text import yaml_text
 from headrace.minicluster.operator.crd import definition
-from headrace.minicluster.operator.operator_names import OPERATOR
+from headrace.minicluster.operator.names import OPERATOR
 
 from .install import Install, access, network_policies, trainer, user_roles, webhook, workload
 

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.k8s.packaging.files import kustomization, marked
 from headrace.k8s.packaging.yaml_text import yaml_text
 from headrace.minicluster.operator.crd import definition
-from headrace.minicluster.operator.operator_names import OPERATOR
+from headrace.minicluster.operator.names import OPERATOR
 
 from .helm_chart import helm_chart
 from .install import Install, access, metrics_api_access, namespace_object, objects, user_roles, webhook, workload

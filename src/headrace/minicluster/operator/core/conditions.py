@@ -10,11 +10,11 @@ from msgspec import Struct
 from headrace.k8s.objects.timestamps import text_of
 
 from ...api.fields import MiniCluster
+from ..names import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
+from ..objects import GROUP_FAILED, START_TIMEOUT, annotations_of
 from . import pods
-from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
 from .job_end import End, is_backoff_exceeded
 from .observed import Object, Observed
-from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
 from .progress import services_trouble, silence
 
 # The reason of JobRunning after the end of an instance that was reported as running.

@@ -8,10 +8,10 @@ from ...api.channel_messages import MOST_NAMED
 from ...api.fields import MiniCluster
 from ...api.plan import hosts_outside
 from ...api.pod_plan import KILLED
+from ..names import RUNNING
+from ..objects import FORMER_FAILURES, annotations_of
 from . import pods
-from .annotations import FORMER_FAILURES, annotations_of
 from .observed import Observed
-from .phases import RUNNING
 
 Object = dict[str, Any]
 

@@ -18,20 +18,19 @@ from headrace.k8s.objects.timestamps import seconds_of, text_of
 from headrace.k8s.runtime.events import Report
 from headrace.k8s.runtime.steps import Apply, Create, Delete, Patch
 
-from ...api.fields import API_VERSION, KIND, MiniCluster
+from ...api.fields import API_VERSION, KIND, InvalidMiniCluster, MiniCluster
 from ...api.plan import hosts_outside, outside_lead
 from ...api.pod_plan import PLAN_FILE
-from ...api.problems import InvalidMiniCluster
 from ...api.validate import check
 from .. import names
-from ..kinds import KINDS
-from . import pods
-from .actions import Actions, MakeSecret, Step, Tell
-from .annotations import (
+from ..autoscaler import wanted_size
+from ..names import RUNNING
+from ..objects import (
     CONFIG,
     CONTENT,
     FORMER_FAILURES,
     GROUP_FAILED,
+    KINDS,
     RECREATES,
     SPEC,
     START_TIMEOUT,
@@ -39,15 +38,14 @@ from .annotations import (
     annotated,
     annotations_of,
 )
-from .autoscale import wanted_size
+from . import pods
+from .actions import Actions, MakeSecret, Step, Tell
+from .changes import configuration, content_of, hosts_of, recreating, whole
 from .conditions import View
-from .fingerprint import configuration, content_of, hosts_of, recreating, whole
 from .job_end import failed_pod, is_over, job_end
 from .observed import Object, Observed
-from .phases import RUNNING
 from .progress import number, pod_failures, ran_in_full, shortage
-from .status import status_of
-from .transitions import events_of
+from .status import events_of, status_of
 
 # Seconds for which a deletion waits until the instance has saved its queue, and after which a suspension tries again;
 # seconds after which a deletion does.

@@ -12,8 +12,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from ...api.mode import Mode
 from ...api.pod_plan import PodPlan
+from ...api.shell_text import Mode
 from .place import Place
 
 # Environment variable with the arguments of a broker under a wrapper, as JSON.

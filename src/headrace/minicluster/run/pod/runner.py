@@ -24,13 +24,12 @@ from headrace.formats.spec.job_exception import NODE_FAILURE
 from headrace.formats.spec.wait_status import exit_code
 
 from ...api import pod_plan, shell_text
-from ...api.mode import Mode
 from ...api.pod_plan import PodPlan
+from ...api.shell_text import Mode, plain_words
 from . import brokers, channel_link, ending, enter, environment, files
 from .ending import Ending
 from .place import Place, PlaceError, find_place, read_plan
 from .ready import ReadyPort
-from .words import plain_words
 
 if TYPE_CHECKING:
     from .resources import ResourceFiles

@@ -20,9 +20,9 @@ from headrace.wire.client.handle import Handle
 
 from ...api import shell_text
 from ...api.pod_plan import PodPlan, Sidecar
+from ...api.shell_text import plain_words
 from . import environment
 from .place import Place, PlaceError, find_place, read_plan
-from .words import plain_words
 
 # Seconds between two attempts to connect to the socket, since no event reports that a broker listens.
 _LOOK = 0.1

@@ -1,15 +1,15 @@
-"""The page docs/user/minicluster-fields.md: each field with its type, default and sentence, made from `fields`.
+"""Prints the page docs/user/minicluster-fields.md: each field of a MiniCluster with its type, default and text.
 
-`python -m headrace.minicluster.operator.field_page` prints it (`make install-files` writes it).
+`make install-files` writes it.
 """
 
 from __future__ import annotations
 
 import sys
 
-from ..api import fields
-from ..api.declarations import Bounds, FieldType, Format, OneOf, Support, fields_of
-from ..api.fields import Record, Spec
+from headrace.minicluster.api import fields
+from headrace.minicluster.api.declarations import Bounds, FieldType, Format, OneOf, Support, fields_of
+from headrace.minicluster.api.fields import Record, Spec
 
 _HEAD = """# Fields of a MiniCluster
 
