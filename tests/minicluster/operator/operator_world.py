@@ -15,8 +15,8 @@ from headrace.formats.exposition.metrics import Metrics
 from headrace.k8s.objects.kinds import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
 from headrace.k8s.runtime.cache import Cache
 from headrace.k8s.runtime.controller import Controller, Shared
+from headrace.minicluster.operator.actions import Actions
 from headrace.minicluster.operator.controller import Operator, Options
-from headrace.minicluster.operator.core.actions import Actions
 from headrace.minicluster.operator.core.observed import Lead, Observed
 
 Object = dict[str, Any]

@@ -96,9 +96,9 @@ def _check_lines(*parts: _Part) -> Iterator[Problem]:
     yield from _check("\n".join(text for _, text in parts), *parts)
 
 
-def _check(whole: str, *parts: _Part) -> Iterator[Problem]:
-    """A problem if `whole` leaves a quote open and one of its parts does so by itself; it names the first of those."""
-    if not open_quote(whole):
+def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
+    """A problem if `joined` leaves a quote open and one of its parts does so by itself; it names the first of those."""
+    if not open_quote(joined):
         return
     for path, text in parts:
         found: OpenQuote | None = open_quote(text)
@@ -122,8 +122,8 @@ def open_quote(text: str) -> OpenQuote | None:
     """The quote that `text` leaves open; None if all are closed, or if that cannot be determined. Cached, since each
     reconcile asks.
     """
-    left = _left_open(text)
-    opened = [at for closer, at in left if closer in _QUOTES]
+    constructs = _open_constructs(text)
+    opened = [at for closer, at in constructs if closer in _QUOTES]
     if not opened or ("$(" in text and _CASE.search(text)):
         return None
     if _ENDS.search(text[: text.rfind("\n", 0, opened[0]) + 1]):
@@ -134,7 +134,7 @@ def open_quote(text: str) -> OpenQuote | None:
     return OpenQuote(text.count("\n", 0, at) + 1, excerpt)
 
 
-def _left_open(text: str) -> list[tuple[str, int]]:
+def _open_constructs(text: str) -> list[tuple[str, int]]:
     """The open constructs at the end of `text`, outermost first: the character that would close each, and its position.
     Empty if they cannot be determined.
     """

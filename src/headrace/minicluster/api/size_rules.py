@@ -31,7 +31,7 @@ MOST_OUTSIDE, MOST_CLUSTERS = 8192, 256
 _Part = tuple[str, str]
 
 
-def check_whole(spec: Any) -> Iterator[Problem]:
+def check_spec_size(spec: Any) -> Iterator[Problem]:
     """A problem with the size of a spec as it was read."""
     size = len(msgspec.json.encode(spec))
     if size > LARGEST_SPEC:

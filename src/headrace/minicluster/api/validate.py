@@ -31,7 +31,7 @@ from .fields import API_VERSION, KIND, QUANTITY, Bursting, Container, InvalidMin
 from .object_rules import check_objects, check_variables
 from .plan import given_config, job_lines
 from .shell_rules import check_shell_texts
-from .size_rules import check_hosts, check_texts, check_whole
+from .size_rules import check_hosts, check_spec_size, check_texts
 
 _HOST_LIMIT = 63
 _SPEC, _TEXTS = type_of(Spec), type_of(dict[str, str])
@@ -99,15 +99,15 @@ def check(document: Any) -> MiniCluster:
     else:
         shape = list(_check_shape(raw, _SPEC, "spec"))
         problems += shape
-        left, wrong = _well_shaped(raw, shape)
+        well_shaped, wrong = _well_shaped(raw, shape)
         if "spec" not in wrong:
-            spec = msgspec.convert(_without_nulls(left), Spec)
+            spec = msgspec.convert(_without_nulls(well_shaped), Spec)
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
         found = [*_check_rules(spec), *check_objects(cluster), *check_added_fields(cluster)]
-        sizes = [*check_whole(left), *(check_texts(cluster) if spec.containers else ())]
+        sizes = [*check_spec_size(well_shaped), *(check_texts(cluster) if spec.containers else ())]
         # Quotes are looked for in what is small enough.
         found += sizes or check_shell_texts(cluster)
         ruled = {one.path for one in found}
@@ -145,7 +145,7 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
     known = ("apiVersion", "kind", "metadata", "spec", "status")
     for key in document:
         if key not in known:
-            yield Problem(key, _unknown(key, known))
+            yield Problem(key, _unknown_field(key, known))
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != wanted:
             yield Problem(key, f"must be {wanted}, not {document.get(key)!r}" if key in document else "is required")
@@ -159,7 +159,7 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("metadata.namespace", f"must be text, not {_kind_of(metadata['namespace'])}")
     for key in metadata:
         if key not in _METADATA:
-            yield Problem(f"metadata.{key}", _unknown(key, _METADATA))
+            yield Problem(f"metadata.{key}", _unknown_field(key, _METADATA))
     if metadata.get("namespace") and not LABEL.match(str(metadata["namespace"])):
         yield Problem("metadata.namespace", f"{metadata['namespace']!r} is no name: {LABEL_RULE}")
     for key in ("labels", "annotations"):
@@ -212,7 +212,7 @@ def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Probl
     known = fields_of(record)
     for key, item in value.items():
         if key not in known:
-            yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))
+            yield Problem(f"{path}.{key}", _unknown_field(key, tuple(known)))
         elif item is not None:
             yield from _check_shape(item, known[key].type, f"{path}.{key}")
     for key, one in known.items():
@@ -237,7 +237,7 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), type(value).__name__)
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> str:
+def _unknown_field(key: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(key, known, 1)
     if not close:
         lower = {name.lower(): name for name in known}
@@ -249,12 +249,12 @@ def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
     """`raw` without the parts that `shape` reports, and their paths; an object without a required field is removed
     whole.
     """
-    left, wrong = raw, set[str]()
+    well_shaped, wrong = raw, set[str]()
     while shape and "spec" not in wrong:
         wrong |= {one.path.rpartition(".")[0] if one.rule == _REQUIRED else one.path for one in shape}
-        left = _without(raw, wrong, "spec")
-        shape = list(_check_shape(left, _SPEC, "spec"))
-    return left, wrong
+        well_shaped = _without(raw, wrong, "spec")
+        shape = list(_check_shape(well_shaped, _SPEC, "spec"))
+    return well_shaped, wrong
 
 
 def _without(value: Any, wrong: set[str], path: str) -> Any:

@@ -75,7 +75,7 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
             raise
     foreign = [one for one in found if one.manager != FIELD_MANAGER and not one.manager.startswith(KUBECTL)]
     if foreign:
-        raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
+        raise ConflictError(_refusal(f"{kind.kind}/{metadata['name']}", foreign))
     stored = await api.apply(kind, where, metadata["name"], body, True)
     return Applied(stored, tuple(one for one in found if one.manager != FIELD_MANAGER))
 
@@ -103,13 +103,13 @@ def conflicts(details: Object) -> list[Conflict]:
     """The conflicts in the `details` of a Status; [] for a Status about anything else."""
     found = []
     for cause in details.get("causes") or ():
-        told = _CONFLICT.match(cause.get("message") or "")
-        if cause.get("reason") == "FieldManagerConflict" and told:
-            found.append(Conflict((cause.get("field") or "").removeprefix("."), told[1]))
+        match = _CONFLICT.match(cause.get("message") or "")
+        if cause.get("reason") == "FieldManagerConflict" and match:
+            found.append(Conflict((cause.get("field") or "").removeprefix("."), match[1]))
     return found
 
 
-def _told(what: str, foreign: list[Conflict]) -> str:
+def _refusal(what: str, foreign: list[Conflict]) -> str:
     fields = "; ".join(f"{one.field} is set by {_KNOWN.get(one.manager, one.manager)}" for one in foreign)
     them = "them" if len(foreign) > 1 else "it"
     return f"{what}: {fields}; leave {them} out of the file, or take {them} over with --force"

@@ -40,21 +40,21 @@ def end_remains(work: str) -> list[int]:
             # A shell only notes the signal while it waits for its child, which is `flux start`.
             for one in (pid, *linux.children_of(pid)):
                 _kill(one, signal.SIGTERM)
-    left = _wait(work, _STOP_TIMEOUT)
-    for pid in left:
+    remaining = _wait(work, _STOP_TIMEOUT)
+    for pid in remaining:
         _kill(pid, signal.SIGKILL)
-    left = _wait(work, _KILL_TIMEOUT) if left else []
-    if not left:
+    remaining = _wait(work, _KILL_TIMEOUT) if remaining else []
+    if not remaining:
         shutil.rmtree(work, ignore_errors=True)
-    return left
+    return remaining
 
 
 def _wait(work: str, seconds: float) -> list[int]:
     """Wait for the end of the instance's processes; returns those that go on after so many seconds."""
     deadline = time.monotonic() + seconds
-    while (left := processes_of(work)) and time.monotonic() < deadline:
+    while (remaining := processes_of(work)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-    return left
+    return remaining
 
 
 def _kill(pid: int, number: signal.Signals) -> None:

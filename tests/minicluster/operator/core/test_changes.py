@@ -15,11 +15,11 @@ from headrace.minicluster.api.validate import check
 from headrace.minicluster.operator.core.changes import (
     Change,
     changes,
-    configuration,
-    content_of,
+    configuration_fingerprint,
+    content_fingerprint,
     effects,
-    recreating,
-    whole,
+    recreating_fingerprint,
+    spec_fingerprint,
 )
 
 PAGE = Path(__file__).parents[4] / "docs/user/minicluster.md"
@@ -66,8 +66,10 @@ def test_another_job_is_made_for_what_recreates_and_for_nothing_else() -> None:
     before = minicluster()
     for _, cluster in miniclusters(400):
         found = changes(before, cluster)
-        assert (recreating(before) != recreating(cluster)) is any(one.effect is Effect.RECREATES for one in found)
-        assert (whole(before) != whole(cluster)) is bool(found)
+        assert (recreating_fingerprint(before) != recreating_fingerprint(cluster)) is any(
+            one.effect is Effect.RECREATES for one in found
+        )
+        assert (spec_fingerprint(before) != spec_fingerprint(cluster)) is bool(found)
         before = cluster
 
 
@@ -85,12 +87,12 @@ def cluster(**spec: Any) -> Any:
 def test_they_are_those_of_the_versions_before() -> None:
     """Another value would make another Job of each live MiniCluster."""
     one = cluster(size=3, flux={"optionFlags": "-ompi=openmpi"})
-    assert whole(one) == "76ce82659455d5885609d37c361330a1"
-    assert recreating(one) == "550d3868cff3faab9e66d9df787d7199"
+    assert spec_fingerprint(one) == "76ce82659455d5885609d37c361330a1"
+    assert recreating_fingerprint(one) == "550d3868cff3faab9e66d9df787d7199"
 
 
 def test_a_field_at_its_default_counts_as_absent() -> None:
-    assert whole(cluster()) == whole(cluster(size=1, cleanup=False, groups=[], interactive=False))
+    assert spec_fingerprint(cluster()) == spec_fingerprint(cluster(size=1, cleanup=False, groups=[], interactive=False))
 
 
 @pytest.mark.parametrize(
@@ -105,26 +107,28 @@ def test_a_field_at_its_default_counts_as_absent() -> None:
     ],
 )
 def test_what_needs_another_job_is_told_from_what_does_not(spec: dict[str, Any], another_job: bool) -> None:
-    assert whole(cluster(**spec)) != whole(cluster())
-    assert (recreating(cluster(**spec)) != recreating(cluster())) == another_job
+    assert spec_fingerprint(cluster(**spec)) != spec_fingerprint(cluster())
+    assert (recreating_fingerprint(cluster(**spec)) != recreating_fingerprint(cluster())) == another_job
 
 
 def test_the_size_of_a_group_needs_no_other_job_and_its_image_does() -> None:
     one, larger, other = (
         cluster(groups=[{"name": "gpu", **more}]) for more in ({"size": 1}, {"size": 2, "maxSize": 3}, {"image": "x"})
     )
-    assert recreating(one) == recreating(larger) != recreating(other)
+    assert recreating_fingerprint(one) == recreating_fingerprint(larger) != recreating_fingerprint(other)
 
 
 def test_the_configuration_alone() -> None:
     one = cluster(flux={"brokerConfig": "[queues.a]"})
-    assert configuration(one) == configuration(cluster(size=2, flux={"brokerConfig": "[queues.a]"}))
-    assert configuration(one) != configuration(cluster())
+    assert configuration_fingerprint(one) == configuration_fingerprint(
+        cluster(size=2, flux={"brokerConfig": "[queues.a]"})
+    )
+    assert configuration_fingerprint(one) != configuration_fingerprint(cluster())
 
 
 def test_defaults_of_the_api_server_are_not_content() -> None:
     made = {"kind": "Service", "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 1}]}}
     kept = {"spec": {**made["spec"], "ports": [{"port": 1, "protocol": "TCP", "targetPort": 1}], "type": "ClusterIP"}}  # type: ignore[dict-item]
-    assert content_of(made) == content_of(kept)
+    assert content_fingerprint(made) == content_fingerprint(kept)
     kept["spec"]["selector"] = {"a": "c"}
-    assert content_of(made) != content_of(kept)
+    assert content_fingerprint(made) != content_fingerprint(kept)

@@ -118,23 +118,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def whole(cluster: MiniCluster) -> str:
+def spec_fingerprint(cluster: MiniCluster) -> str:
     """The fingerprint of the whole spec."""
     return _hash(leaves(cluster))
 
 
-def recreating(cluster: MiniCluster) -> str:
+def recreating_fingerprint(cluster: MiniCluster) -> str:
     """The fingerprint of the fields whose change needs another Job, as a Job's template is immutable."""
     found = leaves(cluster)
     return _hash({path: found[path] for path in found if effect_of(path) is Effect.RECREATES})
 
 
-def configuration(cluster: MiniCluster) -> str:
+def configuration_fingerprint(cluster: MiniCluster) -> str:
     """The fingerprint of the brokers' configuration, which running brokers reload."""
     return _hash(cluster.flux.broker_config)
 
 
-def content_of(body: Object) -> str:
+def content_fingerprint(body: Object) -> str:
     """The fingerprint of an object's content, as far as the API server stores it unchanged. A trimmed object carries
     its own (`operator`).
     """

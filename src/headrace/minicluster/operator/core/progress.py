@@ -40,8 +40,8 @@ def brokers_up(observed: Observed, wanted: int) -> int:
     ready = sum(1 for pod in current if pods.is_ready(pod))
     if observed.lead is not None or not still_runs(observed):
         return ready
-    unknown = wanted - wanted_pods(observed) + sum(1 for pod in current if pods.is_yet_to_be_ready(pod))
-    return max(ready, min(number(observed.status.get("brokersUp")), ready + unknown))
+    unreported = wanted - wanted_pods(observed) + sum(1 for pod in current if pods.is_yet_to_be_ready(pod))
+    return max(ready, min(number(observed.status.get("brokersUp")), ready + unreported))
 
 
 def is_lead_there(observed: Observed) -> bool:
@@ -53,11 +53,11 @@ def is_lead_there(observed: Observed) -> bool:
 def still_runs(observed: Observed) -> bool:
     """Whether the lead of the instance that was reported as running still exists and was not killed."""
     before, lead, name = observed.status, observed.lead_pod, observed.name
-    told: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
-    if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_terminating(lead):
+    reported: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
+    if before.get("phase") != RUNNING or reported.get("status") != "True" or lead is None or pods.is_terminating(lead):
         return False
     began = pods.started(lead, name)
-    return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED
+    return bool(began) and began <= reported["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED
 
 
 def lead_says(observed: Observed) -> bool:

@@ -253,12 +253,12 @@ def _times(
     if old.get("brokersUp") or brokers_up(observed, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
     # The lead's own time is exact; the operator may see a short run only when it is over.
-    told = lead_end.job_started if lead_end else ""
-    began = told or old.get("jobStarted")
+    job_started = lead_end.job_started if lead_end else ""
+    began = job_started or old.get("jobStarted")
     if not began and observed.lead and observed.lead.state == "running" and _active(observed):
         began = text_of(now)
-    if told:
-        times.setdefault("brokersUp", told)
+    if job_started:
+        times.setdefault("brokersUp", job_started)
     if began:
         times["jobStarted"] = began
     if end:
