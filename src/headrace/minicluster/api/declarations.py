@@ -179,23 +179,34 @@ def check_marks(value: Any, kind: FieldType, path: str) -> Iterator[Problem]:
     the values in it.
     """
     if isinstance(value, Struct):
-        for one in fields_of(type(value)).values():
+        for one in _checked_fields(type(value)):
             given = getattr(value, one.attribute)
-            if given is not None and (one.type.marks or given != one.default):
+            if given is not None and given != one.default:
                 yield from check_marks(given, one.type, f"{path}.{one.name}")
         return
     for mark in kind.marks:
         rule = _broken(mark, value)
         if rule:
             yield Problem(path, rule)
-    if kind.item is None or not (kind.item.marks or issubclass(kind.item.kind, Struct)):
+    if kind.item is None or not _is_checked(kind.item):
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from check_marks(item, kind.item, f"{path}[{index}]")
-    elif isinstance(value, dict):
+    else:
         for key, item in value.items():
             yield from check_marks(item, kind.item, f"{path}.{key}")
+
+
+@functools.cache
+def _checked_fields(record: type[Struct]) -> tuple[Field, ...]:
+    """The fields of a class of records whose values, or values in them, may break a mark. Defaults break none."""
+    return tuple(one for one in fields_of(record).values() if _is_checked(one.type))
+
+
+def _is_checked(kind: FieldType) -> bool:
+    marked = any(isinstance(mark, (Bounds, OneOf, Length, Items)) for mark in kind.marks)
+    return marked or issubclass(kind.kind, Struct) or (kind.item is not None and _is_checked(kind.item))
 
 
 def _broken(mark: Any, value: Any) -> str:

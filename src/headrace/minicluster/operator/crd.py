@@ -148,50 +148,38 @@ def _constraint(mark: Any) -> Schema:
 # --- status
 
 
+_TEXT: Schema = {"type": "string"}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_COUNT: Schema = {"type": "integer", "format": "int32"}
+
+
 def _status() -> Schema:
-    text: Schema = {"type": "string"}
-    time: Schema = {"type": "string", "format": "date-time"}
-    count: Schema = {"type": "integer", "format": "int32"}
-    properties = {
-        "phase": {
-            **text,
-            "description": "Pending, Starting, Running, Suspended, Finished, Failed or Invalid.",
-        },
-        "reason": {**text, "description": "Why the MiniCluster is in this phase, for people."},
-        "ready": {**text, "description": "Pods whose broker is up, and pods wanted, such as 3/4."},
-        "brokersUp": {**count, "description": "Brokers that are up."},
-        "jobs": {
-            "type": "object",
-            "additionalProperties": count,
-            "description": "Jobs by state (RFC 21): depend, priority, sched, run, cleanup, inactive.",
-        },
-        "demandNodes": {**count, "description": "Nodes that running and pending jobs need, while the lead runs."},
-        "idleSince": {**time, "description": "Since when no job has been active; absent while one is."},
-        "exitCode": {**count, "description": "Exit code of the lead, once it has ended."},
-        "podFailures": {
-            **count,
-            "description": "Failures of pods that count towards spec.backoffLimit, of all Jobs so far.",
-        },
-        "restartAt": {**time, "description": "When all pods start anew, after the loss of a lead."},
-        "times": {"type": "object", "additionalProperties": time, "description": "When each phase was reached."},
-        "observedGeneration": {
-            "type": "integer",
-            "format": "int64",
-            "description": "The generation this status is of.",
-        },
-        "size": {**count, "description": "Pods asked of the Job; what the scale subresource reports."},
-        "maximumSize": {**count, "description": "The largest size that the brokers know hosts for."},
-        "selector": {**text, "description": "Selects the pods, for a HorizontalPodAutoscaler."},
-        "jobid": {**text, "description": "Always empty; kept for readers of the Flux Operator's status."},
-        "conditions": {
-            "type": "array",
-            "items": _condition(),
-            "x-kubernetes-list-type": "atomic",
-            "description": "What holds of the MiniCluster (metav1.Condition).",
-        },
-    }
-    required = ["jobid", "maximumSize", "selector", "size"]
-    return {"type": "object", "properties": properties, "required": required}
+    phases = "Pending, Starting, Running, Suspended, Finished, Failed or Invalid."
+    counts, times = ({"type": "object", "additionalProperties": one} for one in (_COUNT, _TIME))
+    conditions = {"type": "array", "items": _condition(), "x-kubernetes-list-type": "atomic"}
+    jobs = "Jobs by state (RFC 21): depend, priority, sched, run, cleanup, inactive."
+    failures = "Failures of pods that count towards spec.backoffLimit, of all Jobs so far."
+    rows: list[tuple[str, Schema, str]] = [
+        ("phase", _TEXT, phases),
+        ("reason", _TEXT, "Why the MiniCluster is in this phase, for people."),
+        ("ready", _TEXT, "Pods whose broker is up, and pods wanted, such as 3/4."),
+        ("brokersUp", _COUNT, "Brokers that are up."),
+        ("jobs", counts, jobs),
+        ("demandNodes", _COUNT, "Nodes that running and pending jobs need, while the lead runs."),
+        ("idleSince", _TIME, "Since when no job has been active; absent while one is."),
+        ("exitCode", _COUNT, "Exit code of the lead, once it has ended."),
+        ("podFailures", _COUNT, failures),
+        ("restartAt", _TIME, "When all pods start anew, after the loss of a lead."),
+        ("times", times, "When each phase was reached."),
+        ("observedGeneration", {"type": "integer", "format": "int64"}, "The generation this status is of."),
+        ("size", _COUNT, "Pods asked of the Job; what the scale subresource reports."),
+        ("maximumSize", _COUNT, "The largest size that the brokers know hosts for."),
+        ("selector", _TEXT, "Selects the pods, for a HorizontalPodAutoscaler."),
+        ("jobid", _TEXT, "Always empty; kept for readers of the Flux Operator's status."),
+        ("conditions", conditions, "What holds of the MiniCluster (metav1.Condition)."),
+    ]
+    properties = {name: {**schema, "description": text} for name, schema, text in rows}
+    return {"type": "object", "properties": properties, "required": ["jobid", "maximumSize", "selector", "size"]}
 
 
 def _condition() -> Schema:

@@ -94,7 +94,7 @@ def services_trouble(observed: Observed) -> str:
     """Why the pod of `spec.services` does not run; "" if it does, is starting, or if there is none."""
     own = [pod for pod in observed.pods.get("", ()) if not pods.is_terminating(pod)]
     found = pods.troubles(own)
-    # Warnings are told by `shortage` until the Jobs' pods have run.
+    # `shortage` has the warnings until the Jobs' pods have run.
     if any(map(pods.waits_for_volumes, own)) and ran_in_full(observed):
         found += observed.warnings
     return "; ".join(f"services: {text}" for text in dict.fromkeys(found))

@@ -507,7 +507,7 @@ def _resize(work: _Work, cluster: MiniCluster, job: Object, hosts: str) -> None:
 
 
 def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int, hosts: str) -> None:
-    """Resize one Job; `group` is "" for the MiniCluster's own pods. The lead is told of every size: it drains hosts
+    """Resize one Job; `group` is "" for the MiniCluster's own pods. Every size is sent to the lead: it drains hosts
     beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
     """
     observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead

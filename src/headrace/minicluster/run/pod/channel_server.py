@@ -452,7 +452,7 @@ class ChannelServer:
             self._reactor.add_timer(_PERIOD if self._sent else 0.0, self._send_snapshot)
 
     def _snapshot(self) -> dict[str, Any]:
-        """What watchers are told; `saved` tells that the instance was saved for an end which has not come."""
+        """The state for watchers; `saved` is true if the instance was saved for an end that has not come."""
         return {**self._instance.snapshot.as_object(), "saved": bool(self._disabled_dump)}
 
     def _send_snapshot(self) -> None:

@@ -44,7 +44,7 @@ _TERMINATION_TIMEOUT = 20.0
 # Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
 # request them from the lead all at once while pods are still starting.
 _SETTLED = 3.0
-# Seconds in a state before probes are told that the broker is up. The pods of an instance that ends sooner never become
+# Seconds in a state before probes report the broker as up. The pods of an instance that ends sooner never become
 # ready, which saves an update of each pod's status, and of the Service's endpoints, while all of them start or end.
 # Brokers that wait for others are in state quorum.
 _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
@@ -109,7 +109,7 @@ class Runner:
         self._reason = self._cause = ""
         # Whether SIGTERM was received.
         self._terminating = False
-        # Whether the broker was told to end before its initial program had ended.
+        # True if the broker got SIGTERM before its initial program had ended.
         self._cut_short = False
         # The steps that are due at a time (time.monotonic).
         self._due: dict[Callable[[], None], float] = {}
@@ -500,7 +500,7 @@ class Runner:
                     read()
 
     def _kill(self) -> None:
-        """Kill processes that did not end when told to."""
+        """Kill processes that did not end after SIGTERM."""
         if self._broker:
             self._send_to_broker(signal.SIGKILL)
         if self._shell:
