@@ -86,8 +86,8 @@ class Length(Struct, frozen=True):
 
 class Items(Struct, frozen=True):
     """The number of items of a list, and the field that identifies an item ("": the list is replaced as one value).
-
-    `noun` is for messages."""
+    `noun` names the items in messages.
+    """
 
     most: int
     noun: str
