@@ -151,7 +151,7 @@ soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 # deploy/: the install files, the kustomize bases and the Helm charts of the operator and of the cluster queue, from
 # src/headrace/programs/operator/install.py and src/headrace/programs/cluster_queue/install.py; and the page of a MiniCluster's fields.
 install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
-	$(BIN)/python -m headrace.programs.cluster_queue.install_files deploy
+	$(BIN)/python -m headrace.programs.install_files deploy
 	$(BIN)/python tools/fields/field_page.py > docs/user/minicluster-fields.md
 
 # The files of a release in dist/, from the tag at HEAD, each installed once (docs/dev/release.md). REHEARSE=1 takes any

@@ -83,10 +83,10 @@ def drive_command(kind: str, count: int) -> None:
     print("RESULT", json.dumps({"submit": submitted, "total": total, **used}))
 
 
-def in_instance(kind: str, count: int, how: str, statedir: bool = False, scheduler: str = "graph") -> dict[str, float]:
+def in_instance(kind: str, count: int, how: str, statedir: bool = False) -> dict[str, float]:
     """Seconds that a driver took in an instance of its own; `how` is real, simulated or command."""
     with tempfile.TemporaryDirectory() as state:
-        argv = [flux_command(), "start", f"-Ssched.module={scheduler}"]
+        argv = [flux_command(), "start"]
         if statedir:
             argv.append(f"-Sstatedir={state}")
         argv += [sys.executable, _HERE, "--drive", how, "--kind", kind, "--count", str(count)]
@@ -137,7 +137,6 @@ def simulated(count: int) -> list[Compared]:
     for kind in KINDS:
         found[kind] = {
             "graph": in_instance(kind, count, "simulated"),
-            "simple": in_instance(kind, count, "simulated", scheduler="simple"),
             "command": in_instance(kind, count, "command"),
         }
     bare = (bare + spawn_rate(count // 4, 2)) / 2
@@ -154,7 +153,6 @@ def simulated(count: int) -> list[Compared]:
     return [
         Compared(f"{count:,} simulated jobs, sched-graph", jobs, "jobs/s", ">= 2,500", peer_jobs),
         Compared(f"{count:,} simulated jobs, CPU of the broker", cpu("graph"), "us/job"),
-        Compared(f"{count:,} simulated jobs, sched-simple", rates("simple", "total"), "jobs/s", ">= 2,500"),
         Compared(f"{count:,} submit requests, jobs run meanwhile", requests, "/s", ">= 5,000", peer_requests),
         Compared(f"flux submit --cc=1-{count}, jobs run meanwhile", command, "/s", ">= 3,000"),
         Compared(f"flux submit --cc=1-{count}, CPU of the broker", cpu("command"), "us/job"),

@@ -55,7 +55,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds["/".join(report.nodeid.split("/")[1:-1][:2])] += report.duration
+                folders = report.nodeid.partition("::")[0].split("/")[1:-1]
+                seconds["/".join(folders[:2])] += report.duration
     if len(seconds) > 1:
         listed = sorted(seconds.items(), key=lambda one: -one[1])
         terminalreporter.write_line("seconds: " + ", ".join(f"{name or 'tests'} {spent:.0f}" for name, spent in listed))

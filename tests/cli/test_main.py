@@ -92,7 +92,7 @@ def test_python_program_named_after_flux_needs_no_interpreter_line(flux, tmp_pat
 def test_verbose_driver_shows_search_paths_and_what_it_runs(flux):
     outcome = flux("-v", "env", "true")
     assert "\nFLUX_EXEC_PATH=" in outcome.stdout
-    assert outcome.stderr == "flux: trying to run env from headrace.cli\n"
+    assert outcome.stderr == "flux: trying to run installation from headrace.cli\n"
 
 
 def test_program_given_by_its_path_is_run(flux, tmp_path):

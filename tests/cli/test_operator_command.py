@@ -13,7 +13,8 @@ from headrace.k8s.runtime.program import Serving
 from headrace.minicluster.operator.builders import Images
 from headrace.minicluster.operator.controller import Options
 from headrace.programs.operator import serve as serving_module
-from headrace.programs.operator.install import Install, objects
+from headrace.programs.operator.install import Install
+from headrace.programs.operator.package import PACKAGE
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
 
 
 def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "headrace operator manifests") == objects(Install())
+    assert printed(capsys, "headrace operator manifests") == PACKAGE.objects(Install())
     line = (
         "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team,more "
         "--replicas 2 --view-as-volume --network-policy team --cluster-domain k8s.lan "
@@ -95,11 +96,11 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
     given = {"namespace": "ops", "image": "a:1", "view_image": "b:1", "watched": ("team", "more"), "replicas": 2}
     given.update(cluster_domain="k8s.lan", flux_operator_namespace="operator-system")
     chosen = Install(**given, view_as_volume=True, network_policies=("team",))
-    assert printed(capsys, line) == objects(chosen)
-    assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
-    assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))
-    assert printed(capsys, "headrace operator manifests --trainer") == objects(Install(trainer=True))
-    assert printed(capsys, "headrace operator manifests --metrics-api") == objects(Install(metrics_api=True))
+    assert printed(capsys, line) == PACKAGE.objects(chosen)
+    assert printed(capsys, "headrace operator manifests --no-webhook") == PACKAGE.objects(Install(webhook=False))
+    assert printed(capsys, "headrace operator manifests --cert-manager") == PACKAGE.objects(Install(cert_manager=True))
+    assert printed(capsys, "headrace operator manifests --trainer") == PACKAGE.objects(Install(trainer=True))
+    assert printed(capsys, "headrace operator manifests --metrics-api") == PACKAGE.objects(Install(metrics_api=True))
 
 
 @pytest.mark.parametrize("program", ["operator", "fluxqueue"])

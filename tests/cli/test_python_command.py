@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.cli import python
+from headrace.cli import installation
 
 
 def test_versions_are_executables_of_that_name_in_the_execution_path(tmp_path: Path) -> None:
@@ -20,5 +20,5 @@ def test_versions_are_executables_of_that_name_in_the_execution_path(tmp_path: P
     ):
         (tmp_path / path).write_text("")
         (tmp_path / path).chmod(mode)
-    assert python.versions(f"{tmp_path}/one::{tmp_path}/none:{tmp_path}/two") == ["python3.11", "python3.13"]
-    assert python.versions("") == []
+    assert installation.versions(f"{tmp_path}/one::{tmp_path}/none:{tmp_path}/two") == ["python3.11", "python3.13"]
+    assert installation.versions("") == []

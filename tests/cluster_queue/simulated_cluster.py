@@ -14,14 +14,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from headrace.cluster_queue import requests
 from headrace.cluster_queue.admission import is_bound_here, judge
-from headrace.cluster_queue.core import actions
-from headrace.cluster_queue.core.chronicle import Record
-from headrace.cluster_queue.core.step import Core
-from headrace.cluster_queue.core.world import Change
+from headrace.cluster_queue.cycle import actions
+from headrace.cluster_queue.cycle.chronicle import Record
+from headrace.cluster_queue.cycle.cycle import Cycle
+from headrace.cluster_queue.model import resources
+from headrace.cluster_queue.model.nodes import is_usable
+from headrace.cluster_queue.model.snapshot import Change
 from headrace.cluster_queue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
-from headrace.cluster_queue.nodes import is_usable
 from headrace.cluster_queue.workloads import KINDS
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
@@ -239,7 +239,7 @@ class Cluster:
 
     def restart(self) -> None:
         """Another core begins from the objects that there are."""
-        self.queue = Core(OWN)
+        self.queue = Cycle(OWN)
         self.restarts += 1
         self._changes = [Change(self.kinds[plural], copy.deepcopy(one)) for (plural, _, _), one in self.items.items()]
 
@@ -278,7 +278,7 @@ class Cluster:
                 for action in several:
                     self._write(action)
             except Stale:
-                self.queue.touch(uid)
+                self.queue.context.touch(uid)
                 self._wake_at = self.now
 
     def _write(self, action: actions.Action) -> None:
@@ -569,7 +569,7 @@ class Cluster:
             name = node["metadata"]["name"]
             if name in self.unbindable or not is_usable(node) or not _may(pod, name):
                 continue
-            if self.free(name) >= requests.amounts_of(pod["spec"]).get("cpu", 0):
+            if self.free(name) >= resources.amounts_of(pod["spec"]).get("cpu", 0):
                 assert (pod["spec"].get("nodeSelector") or {}).items() <= node["metadata"]["labels"].items(), pod
                 pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
                 self.put(PODS, pod)
@@ -580,13 +580,13 @@ class Cluster:
         assert not pod["spec"].get("schedulingGates"), pod
         if pod["spec"].get("nodeName"):
             raise Stale
-        assert self.free(node) >= requests.amounts_of(pod["spec"]).get("cpu", 0), f"OutOfcpu: {pod}"
+        assert self.free(node) >= resources.amounts_of(pod["spec"]).get("cpu", 0), f"OutOfcpu: {pod}"
         pod["spec"]["nodeName"], pod["status"] = node, {"phase": "Running"}
         self.put(PODS, pod)
 
     def free(self, node: str) -> int:
         """The cores of a node that no pod has."""
-        used = [requests.amounts_of(one["spec"]).get("cpu", 0) for one in self._pods_on(node)]
+        used = [resources.amounts_of(one["spec"]).get("cpu", 0) for one in self._pods_on(node)]
         return 1000 * int(self.one(NODES, node, "")["status"]["allocatable"]["cpu"]) - sum(used)
 
     # --- what must hold at every moment

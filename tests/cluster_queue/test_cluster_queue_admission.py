@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from headrace.cluster_queue.admission import judge
+from headrace.cluster_queue.workloads import KINDS
 from headrace.k8s.runtime.admission.reviews import Review, json_patch, response
 
 POD = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"containers": [{"name": "main"}]}}
@@ -140,7 +141,7 @@ HELD_MARK = {"fluxqueue/held": "true"}
 @pytest.mark.parametrize(
     ("resource", "item", "changed"),
     [
-        *[(one, {"metadata": {"name": "a"}}, None) for one in ("jobsets", "mpijobs", "trainjobs", "miniclusters")],
+        *[(one.kind.plural, {"metadata": {"name": "a"}}, None) for one in KINDS.values() if one.suspend],
         *[("jobsets", {"metadata": {"name": "a"}, "spec": spec}, None) for spec in (None, "words", [1])],
         ("mpijobs", {"metadata": {"name": "a"}, "spec": {"runPolicy": "words"}}, None),
         (

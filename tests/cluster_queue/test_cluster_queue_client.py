@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.cluster_queue import client
-from headrace.cluster_queue.core import external
+from headrace.cluster_queue.cycle import external
 from headrace.k8s.objects.kinds import Kind
 from headrace.k8s.runtime.api import ApiError, Listing
 

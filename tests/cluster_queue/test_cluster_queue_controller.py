@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster, Stale, _merged, _patch
 
-from headrace.cluster_queue import requests
 from headrace.cluster_queue.controller import (
     FluxqueueController,
     gathering_after,
@@ -19,7 +18,8 @@ from headrace.cluster_queue.controller import (
     trimmed_pod,
     trimmed_workload,
 )
-from headrace.cluster_queue.core.step import Core
+from headrace.cluster_queue.cycle.cycle import Cycle
+from headrace.cluster_queue.model import resources
 from headrace.cluster_queue.names import FLUXJOBS, FLUXQUEUES
 from headrace.cluster_queue.services.backend import Pods, Unanswerable
 from headrace.cluster_queue.services.live_graph import LiveGraph
@@ -137,7 +137,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         graph = LiveGraph(controller, "default")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
         await controller.begun.wait()
-        assert list(controller.core.queues["default"].nodes) == ["n0", "n1"]
+        assert list(controller.cycle.context.queues["default"].nodes) == ["n0", "n1"]
         found = await graph.match_pods(pods)
         assert [one for one in api.writes if "fluxjobs" in one] == ["create fluxjobs", "merge fluxjobs"]
         told = cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")["status"]
@@ -147,7 +147,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         # Before and after the core has observed it.
         await graph.cancel(found.jobid)
         again = await graph.match_pods(pods)
-        await until_in_loop(lambda: list(controller.core.world.externals) == [again.jobid])
+        await until_in_loop(lambda: list(controller.cycle.context.snapshot.externals) == [again.jobid])
         await graph.cancel(again.jobid)
         api.failures.append(Unreachable("nobody answers"))
         with pytest.raises(Unanswerable, match="could not be written down: nobody answers"):
@@ -163,7 +163,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
             await graph.match_pods(pods)
         api.create = create  # type: ignore[method-assign]
         assert cluster.all(FLUXJOBS)
-        await until_in_loop(lambda: not cluster.all(FLUXJOBS) and not controller.core.world.externals)
+        await until_in_loop(lambda: not cluster.all(FLUXJOBS) and not controller.cycle.context.snapshot.externals)
         assert (await graph.match_pods(pods)).cores == (("n0", 4), ("n1", 4))
         for task in tasks:
             task.cancel()
@@ -244,14 +244,14 @@ def test_the_first_queue_is_made_where_there_is_none():
 
 
 def test_the_loop_goes_on_while_the_core_takes_in_all_that_there_is(monkeypatch):
-    turned, step = threading.Event(), Core.step
+    turned, step = threading.Event(), Cycle.step
 
     def first(self, *arguments):
         # Only the loop of the scenario sets it.
         assert turned.wait(60)
         return step(self, *arguments)
 
-    monkeypatch.setattr(Core, "step", first)
+    monkeypatch.setattr(Cycle, "step", first)
     cluster = Cluster(nodes=1)
     cluster.pod("a")
 
@@ -314,8 +314,8 @@ def test_a_trimmed_pod_takes_what_the_whole_one_does_while_it_is_resized(reason:
         ],
     }
     kept = trimmed_pod({"metadata": {"name": "a"}, "spec": spec, "status": status})
-    whole = requests.amounts_of(spec, status)
-    assert requests.amounts_of(kept["spec"], kept["status"]) == whole
+    whole = resources.amounts_of(spec, status)
+    assert resources.amounts_of(kept["spec"], kept["status"]) == whole
     assert whole["cpu"] == {"Infeasible": 5000, "Deferred": 11000}[reason]
     assert "Ready" not in str(kept) and "imageID" not in str(kept) and "running" not in str(kept)
 

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.cluster_queue.admission import judge
-from headrace.cluster_queue.workloads import KINDS, Demand, group, maker_of, ordinal_of
+from headrace.cluster_queue.crd import definitions
+from headrace.cluster_queue.model.demand import Demand
+from headrace.cluster_queue.names import EXTERNAL
+from headrace.cluster_queue.workloads import KINDS, group, maker_of, ordinal_of, others
+from headrace.cluster_queue.workloads.workload import with_value
 from headrace.k8s.runtime.admission.reviews import Review
 
 Object = dict[str, Any]
@@ -126,22 +130,13 @@ def test_a_deployment_in_a_rollout_wants_the_pods_of_both_its_replicasets():
     assert (found.pods, cpus(found), found.sets[0].labels, found.together) == (5, ["1", "2"], {"app": "web"}, False)
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec"),
-    [
-        ("Job", {"managedBy": "example.org/another"}),
-        ("JobSet", {"managedBy": "kueue.x-k8s.io/multikueue"}),
-        ("TrainJob", {"managedBy": "kueue.x-k8s.io/multikueue"}),
-        ("MPIJob", {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}),
-        ("MiniCluster", {"managedBy": "kueue.x-k8s.io/multikueue"}),
-    ],
-)
-def test_what_others_manage_is_left_alone(kind, spec):
-    assert KINDS[kind].left_alone({"spec": spec})
-    assert not KINDS[kind].left_alone({"spec": {}})
+@pytest.mark.parametrize("kind", [name for name, one in KINDS.items() if one.controller])
+def test_what_others_manage_is_left_alone(kind):
+    assert KINDS[kind].is_unmanaged(with_value({}, KINDS[kind].managed_by, "kueue.x-k8s.io/multikueue"))
+    assert not KINDS[kind].is_unmanaged({"spec": {}})
 
 
-@pytest.mark.parametrize("kind", ["JobSet", "MPIJob", "TrainJob", "MiniCluster"])
+@pytest.mark.parametrize("kind", [name for name, one in KINDS.items() if one.suspend and name != "Job"])
 def test_the_outermost_object_alone_is_suspended(kind):
     workload = KINDS[kind]
     item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
@@ -154,19 +149,20 @@ def test_the_outermost_object_alone_is_suspended(kind):
     assert judge(Review("", "CREATE", "jobs", "", "ns", "b", inner, None), _KNOWN).changed is None
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("kind", [one.kind.kind for one in others() if not one.suspend])
 def test_of_objects_that_cannot_be_suspended_the_pods_alone_are_held(kind):
     item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
     review = Review("", "CREATE", KINDS[kind].kind.plural, "", "ns", "a", item, None)
     assert judge(review, _KNOWN).changed is None
 
 
-def test_each_kind_has_its_number():
-    numbers = {kind: workload.number for kind, workload in KINDS.items()}
-    assert numbers == {
-        **{"Pod": 0, "Job": 1, "Deployment": 2, "ReplicaSet": 3, "StatefulSet": 4},
-        **{"JobSet": 5, "MPIJob": 6, "TrainJob": 7, "MiniCluster": 8},
-    }
+def test_each_kind_has_a_number_of_its_own_which_the_definition_of_fluxjobs_names():
+    # The files in `deploy/` have the definition, so no number changes without notice.
+    numbers = [one.number for one in (*KINDS.values(), group.WORKLOAD_KIND)] + [EXTERNAL]
+    assert len(set(numbers)) == len(numbers)
+    fields = definitions()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert all(f" {one.number} {kind}," in fields["type"]["description"] for kind, one in KINDS.items())
+    assert fields["type"]["maximum"] == max(numbers)
 
 
 def test_pods_belong_to_what_made_them_and_have_its_ordinals():

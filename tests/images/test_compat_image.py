@@ -10,9 +10,9 @@ import pytest
 
 from built_view import skip_without_tools
 from headrace import FLUX_VERSION
-from headrace.images.compat_image import compat_image
 from headrace.images.elf import BuildError
 from headrace.images.layer import write_folder
+from headrace.images.release_images import compat_image
 
 _SCRIPT = r"""
 set -e

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from built_view import skip_without_tools
-from headrace.images import view_image
+from headrace.images import release_images
 from headrace.images.layer import Entry, file, from_folder, link, program, write_folder
 
 TREE = {"bin/flux": program(b"#!there\n"), "lib/large": file(bytes(3_000_000)), "lib/link": link("large"), "e": Entry()}
@@ -23,7 +23,7 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs root, to change the root of a process")
     root = tmp_path_factory.mktemp("image")
     root.chmod(0o755)
-    write_folder(view_image.image_of(TREE).layers[0], root)
+    write_folder(release_images.image_of(TREE).layers[0], root)
     return root
 
 
@@ -91,5 +91,5 @@ def test_other_arguments_are_refused(image_root: Path, argv: tuple[str, ...]) ->
 
 def test_another_view_has_another_version() -> None:
     other = {**TREE, "e": Entry(0o700)}
-    assert view_image.digest(TREE) == view_image.digest(dict(reversed(TREE.items())))
-    assert view_image.digest(TREE) != view_image.digest(other)
+    assert release_images.digest(TREE) == release_images.digest(dict(reversed(TREE.items())))
+    assert release_images.digest(TREE) != release_images.digest(other)

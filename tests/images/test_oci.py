@@ -118,7 +118,3 @@ def test_images_for_another_machine_are_refused_with_the_way_to_make_them(
 @pytest.mark.parametrize(("machine", "name"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("arm64", "arm64")])
 def test_an_architecture_may_be_called_as_the_kernel_or_as_images_call_it(machine: str, name: str) -> None:
     assert oci.architecture(machine) == name
-
-
-def test_the_files_of_all_layers_are_listed() -> None:
-    assert oci.file_names(oci.archive(NAME, oci.Image(LAYERS))) == ["a", "b"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from built_view import skip_without_tools
-from headrace.images import operator_image
+from headrace.images import release_images
 from headrace.images.layer import write_folder
 from headrace.images.oci import Image
 
@@ -17,7 +17,7 @@ from headrace.images.oci import Image
 @pytest.fixture(scope="module")
 def image() -> Image:
     skip_without_tools()
-    return operator_image.operator_image()
+    return release_images.operator_image()
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def root(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    environ = dict(one.split("=", 1) for one in operator_image.ENVIRONMENT)
+    environ = dict(one.split("=", 1) for one in release_images.OPERATOR_ENVIRONMENT)
     return subprocess.run(
         ["chroot", "--userspec=65532:65532", "--groups=", str(root), *argv],
         env={**environ, "PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{environ['PATH']}"},

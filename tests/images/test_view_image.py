@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.images.layer import file
-from headrace.images.view_image import image_of
+from headrace.images.release_images import image_of
 
 
 def test_it_runs_in_pods_that_want_a_user_other_than_root_and_name_none() -> None:

@@ -27,7 +27,7 @@ from running_fluxqueue import Held, RunningFluxqueue, running
 from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
-from headrace.images.view_image import view_image
+from headrace.images.release_images import view_image
 from headrace.programs.operator.install import Install
 from sizes import size
 

@@ -15,7 +15,8 @@ from peers import Trainer
 from headrace.flux_jobs.operator.names import ID_LABEL
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
 from headrace.flux_jobs.read.options import ANNOTATION
-from headrace.programs.operator.install import Install, objects
+from headrace.programs.operator.install import Install
+from headrace.programs.operator.package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -168,4 +169,4 @@ def cluster_id(job: Object) -> str:
 
 def our_runtimes() -> list[Object]:
     """The training runtimes that the operator's install has."""
-    return [one for one in objects(Install(trainer=True)) if one["kind"] == "ClusterTrainingRuntime"]
+    return [one for one in PACKAGE.objects(Install(trainer=True)) if one["kind"] == "ClusterTrainingRuntime"]

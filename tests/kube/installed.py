@@ -16,10 +16,10 @@ from patience import TIMEOUT
 from running_operator import RunningOperator, define_kind, free_port
 
 from headrace.images import oci
-from headrace.images.operator_image import operator_image
+from headrace.images.release_images import operator_image
 from headrace.minicluster.operator.names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
-from headrace.programs.operator.install import Install, configuration, jobs_configuration, objects
-from headrace.programs.operator.install_files import install_file
+from headrace.programs.operator.install import Install, configuration, jobs_configuration
+from headrace.programs.operator.package import PACKAGE
 
 IMAGE = "local/headrace-operator:1"
 # The pod of the operator, and what leads to it.
@@ -35,12 +35,12 @@ def apply(cluster: Cluster, *found: dict[str, Any]) -> None:
 def install(cluster: Cluster, chosen: Install) -> None:
     """Definition, namespace, account and roles."""
     define_kind(cluster)
-    apply(cluster, *(one for one in objects(chosen) if one["kind"] not in _ELSEWHERE))
+    apply(cluster, *(one for one in PACKAGE.objects(chosen) if one["kind"] not in _ELSEWHERE))
 
 
 def uninstall(cluster: Cluster, chosen: Install) -> None:
     """Everything but the definition and the namespace, which others use."""
-    rest = [one for one in objects(chosen) if one["kind"] not in ("CustomResourceDefinition", "Namespace")]
+    rest = [one for one in PACKAGE.objects(chosen) if one["kind"] not in ("CustomResourceDefinition", "Namespace")]
     listed = {"apiVersion": "v1", "kind": "List", "items": rest}
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=json.dumps(listed))
 
@@ -100,7 +100,7 @@ def installed_in_pods(cluster: Cluster, operator: RunningOperator, chosen: Insta
     cluster.load(archive)
     operator.stop()
     try:
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=PACKAGE.install_file(chosen))
         where = f"--namespace={chosen.namespace}"
         try:
             cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, TIMEOUT)

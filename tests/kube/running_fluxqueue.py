@@ -21,7 +21,8 @@ from running_operator import define_kind, free_port
 
 from headrace.cluster_queue.crd import definitions
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, QUEUE
-from headrace.programs.cluster_queue.install import Install, configuration, objects
+from headrace.programs.cluster_queue.install import Install, configuration
+from headrace.programs.cluster_queue.package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -109,7 +110,7 @@ def nodes_of_queues(cluster: Cluster) -> dict[str, int]:
 def running(cluster: Cluster, folder: Path, *options: str) -> Iterator[RunningFluxqueue]:
     """The queue with the rights of its install, until the block ends."""
     define_kind(cluster, *definitions())
-    apply(cluster, *(one for one in objects(Install()) if one["kind"] not in _ELSEWHERE))
+    apply(cluster, *(one for one in PACKAGE.objects(Install()) if one["kind"] not in _ELSEWHERE))
     queue = RunningFluxqueue(cluster, folder, *options)
     apply(cluster, configuration({"url": f"https://{queue.webhook}{HOLD_PATH}"}, Install()))
     try:

@@ -21,7 +21,7 @@ from running_operator import MiniClusters, RunningOperator
 from test_elasticity import Elastic
 
 from headrace.cli.main import headrace
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
 from headrace.k8s.objects.kinds import api_service_name
 from headrace.minicluster.operator.names import WEBHOOK
 from headrace.programs.operator.install import Install

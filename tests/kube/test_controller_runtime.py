@@ -27,10 +27,10 @@ import asyncio, sys
 import hostfiles
 from headrace.k8s.objects.kinds import MUTATING
 from headrace.k8s.runtime.controller import Controller
-from headrace.k8s.runtime.logs import log_to_stderr
+from headrace.k8s.runtime.program import log_to_stderr
 from headrace.k8s.runtime.program import Program, Serving, serve
 from headrace.k8s.objects.kinds import JOBS
-from headrace.k8s.runtime.desired import Outcome
+from headrace.k8s.runtime.steps import Outcome
 from headrace.k8s.runtime.watches import Selection
 
 def build(shared):

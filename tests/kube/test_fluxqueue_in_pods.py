@@ -16,9 +16,9 @@ from running_fluxqueue import Held, nodes_of_queues
 import postgresql
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE
 from headrace.images import oci
-from headrace.images.operator_image import operator_image
+from headrace.images.release_images import operator_image
 from headrace.programs.cluster_queue.install import Install
-from headrace.programs.cluster_queue.install_files import install_file
+from headrace.programs.cluster_queue.package import PACKAGE
 
 NAMESPACE = Install().namespace
 
@@ -40,7 +40,7 @@ def installed(cluster: Cluster, tmp_path: Path, server: postgresql.Postgresql) -
     archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
     cluster.load(archive)
     where = f"--namespace={NAMESPACE}"
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(install))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=PACKAGE.install_file(install))
     password = f"--from-file=password={server.address.password_file}"
     cluster.kubectl("create", "secret", "generic", "database", password, where)
     try:

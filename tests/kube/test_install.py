@@ -16,9 +16,9 @@ from running_operator import MiniClusters, RunningOperator
 
 from headrace.minicluster.operator.names import OPERATOR, OTHER_LEASE
 from headrace.programs.cluster_queue import install as fluxqueue
-from headrace.programs.cluster_queue import install_files
-from headrace.programs.operator.install import Install, objects
-from headrace.programs.operator.install_files import install_file
+from headrace.programs.cluster_queue.package import PACKAGE as FLUXQUEUE_PACKAGE
+from headrace.programs.operator.install import Install
+from headrace.programs.operator.package import PACKAGE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PLACE = "headrace-install"
@@ -39,9 +39,11 @@ def chosen(namespace: str) -> Install:
 )
 def test_the_api_server_takes_the_whole_install_file(control_plane: Cluster, variant: Install) -> None:
     try:
-        made = control_plane.kubectl("apply", "--server-side", "-f", "-", input=install_file(variant)).splitlines()
-        assert len(made) == len(objects(variant))
-        again = control_plane.kubectl("apply", "--server-side", "-f", "-", input=install_file(variant))
+        made = control_plane.kubectl(
+            "apply", "--server-side", "-f", "-", input=PACKAGE.install_file(variant)
+        ).splitlines()
+        assert len(made) == len(PACKAGE.objects(variant))
+        again = control_plane.kubectl("apply", "--server-side", "-f", "-", input=PACKAGE.install_file(variant))
         assert len(again.splitlines()) == len(made)
     finally:
         uninstall(control_plane, variant)
@@ -50,10 +52,10 @@ def test_the_api_server_takes_the_whole_install_file(control_plane: Cluster, var
 def test_the_api_server_takes_the_install_file_of_the_cluster_queue(control_plane: Cluster) -> None:
     choices = {"grpc": True, "grpc_secret": "own", "grpc_client_secret": "theirs", "store_claim": "disk"}
     variant = fluxqueue.Install(namespace="fluxqueue-whole", **choices)
-    text = install_files.install_file(variant)
+    text = FLUXQUEUE_PACKAGE.install_file(variant)
     try:
         made = control_plane.kubectl("apply", "--server-side", "-f", "-", input=text).splitlines()
-        assert len(made) == len(fluxqueue.objects(variant))
+        assert len(made) == len(FLUXQUEUE_PACKAGE.objects(variant))
         again = control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
         assert len(again.splitlines()) == len(made)
     finally:
@@ -62,7 +64,10 @@ def test_the_api_server_takes_the_install_file_of_the_cluster_queue(control_plan
 
 @pytest.mark.parametrize(
     ("base", "wanted"),
-    [("kustomize", objects(Install())), ("kustomize/fluxqueue", fluxqueue.objects(fluxqueue.Install()))],
+    [
+        ("kustomize", PACKAGE.objects(Install())),
+        ("kustomize/fluxqueue", FLUXQUEUE_PACKAGE.objects(fluxqueue.Install())),
+    ],
     ids=["operator", "fluxqueue"],
 )
 def test_kustomize_makes_the_same_objects(control_plane: Cluster, base: str, wanted: list[dict[str, Any]]) -> None:

@@ -24,8 +24,8 @@ from patience import TIMEOUT, until
 from recorded_objects import Object, before_creation, recorded, recorded_scripts
 
 from headrace.images import oci
-from headrace.images.compat_image import compat_image
 from headrace.images.layer import file, program
+from headrace.images.release_images import compat_image
 
 COMPAT = "local/headrace-view-compat:1"
 AT_A_TIME = 5

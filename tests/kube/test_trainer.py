@@ -12,7 +12,7 @@ from patience import TIMEOUT
 from peers import Trainer
 
 from headrace.images import oci
-from headrace.images.compat_image import compat_image
+from headrace.images.release_images import compat_image
 
 Object = dict[str, Any]
 

@@ -23,10 +23,10 @@ from headrace.cluster_queue.crd import first_queue
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH
 from headrace.minicluster.operator.names import OPERATOR
 from headrace.programs.cluster_queue import install as fluxqueue
-from headrace.programs.cluster_queue import install_files
 from headrace.programs.cluster_queue.install import configuration
+from headrace.programs.cluster_queue.package import PACKAGE as FLUXQUEUE_PACKAGE
 from headrace.programs.operator import install as operator
-from headrace.programs.operator.install_files import install_file
+from headrace.programs.operator.package import PACKAGE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 # The kinds of cert-manager and Kubeflow Trainer of which an install has objects.
@@ -96,12 +96,12 @@ EVERYTHING = operator.Install(
     metrics_api=True, trainer=True,
 )  # fmt: skip
 OPERATOR_WAYS = {
-    "all options": by_text(install_file(EVERYTHING)),
-    "cert-manager": by_text(install_file(operator.Install(cert_manager=True, namespace="elsewhere"))),
+    "all options": by_text(PACKAGE.install_file(EVERYTHING)),
+    "cert-manager": by_text(PACKAGE.install_file(operator.Install(cert_manager=True, namespace="elsewhere"))),
     "kustomize": by_kustomize("resources: [DEPLOY/kustomize]\ncomponents: [DEPLOY/kustomize/metrics-api]\n"),
     "helm": by_helm(OPERATOR, "headrace-system", **{"metricsApi.enabled": True, "trainer.enabled": True}),
 }  # fmt: skip
-METRICS = by_text(install_file(operator.Install(metrics_api=True)))
+METRICS = by_text(PACKAGE.install_file(operator.Install(metrics_api=True)))
 QUEUE_WAYS = {
     "kustomize": by_kustomize("resources: [DEPLOY/kustomize/fluxqueue]\n"),
     "helm": by_helm(FLUXQUEUE, "fluxqueue-system", strict=True, **{"grpc.enabled": True}),
@@ -234,7 +234,7 @@ def test_miniclusters_stay_with_their_definition_unless_they_are_to_go(
     plane: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = everything(plane)
-    way = by_text(install_file(operator.Install(webhook=False)))
+    way = by_text(PACKAGE.install_file(operator.Install(webhook=False)))
     way.apply(plane)
     clusters = MiniClusters(plane, namespace)
     until(lambda: _is_made(plane, f"/apis/flux-framework.org/v1alpha2/namespaces/{namespace}/miniclusters"))
@@ -313,7 +313,7 @@ def test_what_waits_is_released(
 ) -> None:
     before = everything(plane)
     options = fluxqueue.Install(strict=True, grpc=True, grpc_secret="own", store_claim="disk")
-    way = by_text(install_files.install_file(options))
+    way = by_text(FLUXQUEUE_PACKAGE.install_file(options))
     with installed_queue(plane, way, tmp_path):
         held = Held(plane, namespace)
         held.pod("alone")

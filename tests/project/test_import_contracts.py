@@ -22,12 +22,12 @@ CONFIG.read(ROOT / ".importlinter")
 WINGS = parse(CONFIG["importlinter:contract:wings"]["wings"].strip().splitlines())
 LAYERS = {
     CONFIG[f"importlinter:contract:{name}"]["containers"]: CONFIG[f"importlinter:contract:{name}"]["layers"].split("\n")
-    for name in ("rooms", "formats", "wire", "sched", "engine", "broker")
+    for name in ("rooms", "formats", "wire", "sched", "cluster_queue", "engine", "broker")
 }
 # What has to be forbidden whatever the configuration says.
 NEVER = [
     ("service.rest.v2", "engine.modules.kvs"), ("service", "engine.broker"),
-    ("cluster_queue.core", "engine.broker.router"), ("cluster_queue", "minicluster"),
+    ("cluster_queue.cycle", "engine.broker.router"), ("cluster_queue", "minicluster"),
     ("sched.graph", "wire.query.listing"), ("sched.queueing", "wire.client.handle"), ("formats.spec", "wire.client"),
     ("wire.query", "engine.modules"), ("wire.compat.python.flux", "cli.main"), ("kubeflow", "engine.modules"),
     ("minicluster.api", "engine.broker"), ("minicluster.operator.builders", "engine.agent"),

@@ -62,7 +62,8 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     files = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith("headrace/")}
-    assert {name for name in files if "__pycache__" not in name} == packed
+    # A README is for readers of the source.
+    assert {name for name in files if "__pycache__" not in name and not name.endswith("/README.md")} == packed
 
 
 def test_its_metadata_tell_version_licence_authors_and_versions_of_python(wheel: Path) -> None:

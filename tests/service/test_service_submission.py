@@ -80,7 +80,7 @@ def test_a_whole_jobspec_is_taken_as_it_is() -> None:
 
 def test_a_job_once_more_keeps_what_is_not_changed() -> None:
     made = submission.read({"command": "a", "name": "one", "cwd": "/x"}, HERE).jobspec
-    again = submission.again(made, {"name": "two", "duration": "1h"})
+    again = submission.resubmission(made, {"name": "two", "duration": "1h"})
     assert again.jobspec["attributes"]["system"]["job"]["name"] == "two"
     assert again.jobspec["attributes"]["system"]["cwd"] == "/x"
 

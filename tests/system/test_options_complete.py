@@ -41,7 +41,7 @@ def commands() -> Iterator[tuple[str, Options]]:
                 yield value.prog, of_command(value)
         if hasattr(module, "_parser"):
             parser = module._parser()
-            yield from of_parser(parser.whole() if isinstance(parser, QuickParser) else parser)
+            yield from of_parser(parser.full_parser() if isinstance(parser, QuickParser) else parser)
 
 
 def without_prefix(program: str) -> str:
@@ -99,7 +99,7 @@ def test_long_options_may_be_cut_short_where_the_command_is_a_c_program_in_flux(
     for module in modules():
         if hasattr(module, "_parser"):
             parser = module._parser()
-            parsers[module.__name__] = parser.whole() if isinstance(parser, QuickParser) else parser
+            parsers[module.__name__] = parser.full_parser() if isinstance(parser, QuickParser) else parser
         if any(isinstance(value, getopts.ExactCommand) for value in vars(module).values()):
             exact.add(module.__name__.rpartition(".")[2])
     assert sorted(name.rpartition(".")[2] for name, parser in parsers.items() if parser.allow_abbrev) == ["start"]

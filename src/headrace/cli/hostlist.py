@@ -183,13 +183,13 @@ def _combine(lists: List[List[str]], args: Namespace) -> List[str]:
     if args.minus:
         # One host takes one away, as often as it stands there.
         away = Counter(host for other in lists[1:] for host in other)
-        left = []
+        kept = []
         for host in first:
             if away[host] > 0:
                 away[host] -= 1
             else:
-                left.append(host)
-        return left
+                kept.append(host)
+        return kept
     if args.xor:
         for other in lists[1:]:
             here, there = set(first), set(other)

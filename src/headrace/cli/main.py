@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 # command: (module of this package, what it does)
 COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
-    "admin": ("instance.admin", "have commands run at the end of an instance"),
+    "admin": ("instance.shutdown", "have commands run at the end of an instance"),
     "alloc": ("submit.alloc", "start an instance of its own on an allocation, interactively"),
     "api": ("api.main", "serve the instance to scripts and to browsers"),
     "archive": ("store.archive", "keep files in the key value store"),
     "batch": ("submit.batch", "submit a script that runs in an instance of its own"),
-    "broker": ("instance.broker", "run one broker"),
+    "broker": ("instance.start", "run one broker"),
     "bulksubmit": ("submit.bulksubmit", "submit many jobs from lists of arguments"),
     "cancel": ("job.cancel", "cancel jobs"),
-    "config": ("config.main", "show and change the instance's configuration"),
+    "config": ("config", "show and change the instance's configuration"),
     "content": ("store.content", "store and load blobs"),
     "cron": ("instance.cron", "run commands at set times, at intervals and after events"),
     "dmesg": ("messages.dmesg", "show the broker's log"),
     "doctor": ("doctor", "say what is wrong with this machine or instance"),
     "dump": ("store.dump", "write the key value store, and with it all jobs, to an archive"),
-    "env": ("env", "print or run with the environment of this installation"),
+    "env": ("installation", "print or run with the environment of this installation"),
     "event": ("messages.event", "publish and watch events"),
     "exec": ("instance.exec", "run a command on brokers"),
     "fluxqueue": ("fluxqueue.main", "run the queue in which all pods of a Kubernetes cluster wait"),
     "getattr": ("instance.attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),
-    "ion-resource": ("resource.ion", "ask the graph scheduler what it knows"),
+    "ion-resource": ("resource.graph", "ask the graph scheduler what it knows"),
     "job": ("job.main", "act on jobs"),
     "jobs": ("jobs.main", "list jobs"),
     "keygen": ("keygen", "make a certificate for a configured instance"),
@@ -51,22 +51,22 @@ COMMANDS = {
     "lsattr": ("instance.attr", "list broker attributes"),
     "metrics-api": ("metrics_api", "serve an instance's numbers to autoscalers of Kubernetes"),
     "mini": ("mini.main", "check MiniCluster files, run them here, use them on Kubernetes"),
-    "modprobe": ("module.modprobe", "load modules and run tasks as a file says"),
-    "module": ("module.main", "load, remove and inspect broker modules"),
+    "modprobe": ("modprobe", "load modules and run tasks as a file says"),
+    "module": ("module", "load, remove and inspect broker modules"),
     "multi-prog": ("submit.multi_prog", "run the program that a file names for this task"),
     "operator": ("operator", "run the operator that makes MiniClusters of pods on Kubernetes"),
-    "overlay": ("overlay.main", "show the tree of brokers"),
+    "overlay": ("overlay", "show the tree of brokers"),
     "pgrep": ("jobs.pgrep", "list jobs by a pattern of their names"),
     "ping": ("messages.ping", "measure a round trip to a service"),
     "pkill": ("jobs.pkill", "cancel jobs by a pattern of their names"),
     "pmi": ("instance.pmi", "test a process management server"),
     "proxy": ("proxy.main", "run a command with the environment of another instance"),
     "pstree": ("jobs.pstree", "show jobs as a tree, with those of instances"),
-    "python": ("python", "run the Python of this installation"),
+    "python": ("installation", "run the Python of this installation"),
     "queue": ("queue.main", "list and control queues"),
     "relay": ("instance.relay", "connect standard input and output to a broker (the far end of ssh)"),
     "resource": ("resource.main", "list, drain and undrain resources"),
-    "resource-query": ("resource.query", "match job specifications against a resource graph"),
+    "resource-query": ("resource.graph", "match job specifications against a resource graph"),
     "restore": ("store.restore", "put an archive of flux dump into the key value store"),
     "run": ("submit.run", "run a job and follow its output"),
     "setattr": ("instance.attr", "change a broker attribute"),
@@ -76,11 +76,11 @@ COMMANDS = {
     "startlog": ("instance.startlog", "list when the instance was started and how it ended"),
     "submit": ("submit.submit", "submit jobs"),
     "top": ("top.main", "watch jobs and resources on a screen"),
-    "train": ("train.main", "run Jobs, JobSets and TrainJobs of Kubernetes without it"),
+    "train": ("train", "run Jobs, JobSets and TrainJobs of Kubernetes without it"),
     "update": ("job.update", "change a submitted job"),
     "uptime": ("instance.uptime", "show how long the instance has been running"),
     "uri": ("instance.uri", "find the URI of an instance"),
-    "version": ("version", "show versions"),
+    "version": ("installation", "show versions"),
     "watch": ("job.watch", "follow the output of many jobs"),
 }
 
@@ -199,9 +199,7 @@ def _drive(args: List[str]) -> int:
     if verbose:
         command_environment.show()
     if hops:
-        from headrace.cli.common.enclosing import retarget
-
-        retarget(hops)
+        command_environment.retarget(hops)
     return run_command(args[0], args[1:], verbose)
 
 
@@ -287,7 +285,7 @@ _INTERRUPTIBLE = (
 _BROKERS = ("broker", "start")
 
 # Modules that serve several commands are told which one was meant.
-_SHARED = ("instance.attr",)
+_SHARED = ("installation", "instance.attr", "instance.shutdown", "instance.start", "resource.graph")
 
 
 def _prefix(module: Any, name: str) -> str:

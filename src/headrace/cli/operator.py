@@ -4,7 +4,7 @@ and its removal.
 
 from __future__ import annotations
 
-from headrace.cli.common import controller_options, uninstall_options
+from headrace.cli.common import controller_options, installing
 from headrace.cli.common.arguments import Parser, namespace, replicas
 from headrace.cli.common.errors import CommandError
 
@@ -58,7 +58,7 @@ def _parser() -> Parser:
     removes = commands.add_parser(
         "uninstall", prog="headrace operator uninstall", help="Remove the operator from a cluster, wherever it is there"
     )
-    uninstall_options.add_to(removes)
+    installing.add_to(removes)
     removes.add_argument(
         "--delete-miniclusters", action="store_true", help="Delete all MiniClusters, too, after their queues are saved"
     )
@@ -106,11 +106,10 @@ def _names(text: str) -> Tuple[str, ...]:
 
 
 def _manifests(options: Namespace) -> int:
-    from headrace.cli.common import unpublished_images
     from headrace.programs.operator.install import Install
-    from headrace.programs.operator.install_files import install_file
+    from headrace.programs.operator.package import PACKAGE
 
-    unpublished_images.notice(
+    installing.notice_unpublished(
         *(name for name, given in (("--image", options.image), ("--view-image", options.view_image)) if not given)
     )
     given = {
@@ -122,7 +121,7 @@ def _manifests(options: Namespace) -> int:
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
-    print(install_file(install), end="")
+    print(PACKAGE.install_file(install), end="")
     return 0
 
 
@@ -144,7 +143,7 @@ def _uninstall(options: Namespace) -> int:
     from headrace.programs.operator.uninstall import declared, uninstall
 
     with_clusters = options.delete_miniclusters
-    return uninstall_options.removed(
+    return installing.removed(
         options, "headrace operator", OPERATOR, declared, lambda removal: uninstall(removal, with_clusters)
     )
 

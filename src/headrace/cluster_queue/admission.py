@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from headrace.k8s.objects.kinds import PODS
-from headrace.k8s.objects.problems import Problem
-from headrace.k8s.objects.refusal import refusal
+from headrace.k8s.objects.problems import Problem, refusal
 from headrace.k8s.runtime.admission.reviews import Review, Verdict
 
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
@@ -43,19 +42,19 @@ def judge(review: Review, known: Known) -> Verdict:
     kind = BY_PLURAL.get(review.resource)
     if kind is None or review.subresource or not review.new or review.operation not in ("CREATE", "UPDATE"):
         return Verdict()
-    if _is_left_alone(review.new, kind):
+    if _is_unmanaged(review.new, kind):
         return Verdict()
     if kind.kind == PODS:
         is_new = review.operation == "CREATE"
         return Verdict(changed=_gated(review.new, known.binds(review.namespace)) if is_new else None)
     problems = [*_ungated(review.new.get("spec"))]
-    if problems and not any(_is_left_alone(one, KINDS[one["kind"]]) for one in known.above(review.new)):
+    if problems and not any(_is_unmanaged(one, KINDS[one["kind"]]) for one in known.above(review.new)):
         return Verdict(refusal=refusal(kind.kind, review.name, problems))
     return Verdict(changed=_suspended(review.new, kind) if review.operation == "CREATE" else None)
 
 
-def _is_left_alone(item: Object, kind: WorkloadKind) -> bool:
-    return is_skipped(item) or kind.left_alone(item)
+def _is_unmanaged(item: Object, kind: WorkloadKind) -> bool:
+    return is_skipped(item) or kind.is_unmanaged(item)
 
 
 def _ungated(spec: Any) -> Iterator[Problem]:

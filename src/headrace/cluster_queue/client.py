@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.conditions import condition
 from headrace.k8s.objects.kinds import EVENTS, PODS, Kind
 from headrace.k8s.objects.timestamps import seconds_of
 from headrace.k8s.runtime.api import Api, ApiError
 from headrace.sched.graph import Graph
 
-from . import nodes, requests
 from .admission import is_skipped
-from .core import external
-from .core.cluster_queue import ClusterQueue
-from .core.fluxjobs import EXACT, sets_in
-from .core.queue_nodes import divided
-from .core.world import is_live, node_of
 from .crd import settings_of
+from .cycle.external import amounts_of
+from .model import nodes, resources
+from .model.cluster_queue import ClusterQueue
+from .model.fluxjobs import EXACT, is_external, sets_in
+from .model.queue_nodes import divided
+from .model.snapshot import is_live, node_of
 from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HELD, HOLD, JOBID, NODES
 from .workloads import KINDS, group, owner_of
 
@@ -122,7 +123,7 @@ def _waits(job: Object) -> bool:
 def _grows(job: Object) -> bool:
     """Whether a job that has nodes waits in its queue for more; over its quota it waits outside the order."""
     status = status_of(job)
-    over = any(one["type"] == "Quota" and one["status"] == "False" for one in status.get("conditions") or ())
+    over = condition(status, "Quota").get("status") == "False"
     return status.get("state") not in _OVER and bool(status.get("waits")) and not over
 
 
@@ -246,7 +247,7 @@ async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
     meta, state = job["metadata"], status_of(job).get("state", "Held")
     if state not in ("Held", "Refused"):
         raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
-    if external.is_external(job):
+    if is_external(job):
         raise NoSuchJob(f"{job['spec'].get('name')} is a reservation of another scheduler, which alone ends it")
     for owner in meta.get("ownerReferences") or ():
         body = {"metadata": {"uid": owner["uid"], "annotations": {HOLD: "true" if is_on_hold else None}}}
@@ -298,12 +299,12 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
         if exc.status != _FORBIDDEN:
             raise
         pods, reads_pods = [], False
-    taken: dict[str, list[requests.Amounts]] = {}
+    taken: dict[str, list[resources.Amounts]] = {}
     # By job id and node, what the pods that are there have.
-    there: dict[tuple[str, str], list[requests.Amounts]] = {}
+    there: dict[tuple[str, str], list[resources.Amounts]] = {}
     for pod in pods:
         if is_live(pod) and node_of(pod):
-            amounts, node = requests.amounts_of(pod["spec"], pod.get("status")), node_of(pod)
+            amounts, node = resources.amounts_of(pod["spec"], pod.get("status")), node_of(pod)
             taken.setdefault(node, []).append(amounts)
             there.setdefault(((pod["metadata"].get("labels") or {}).get(JOBID, ""), node), []).append(amounts)
     running: dict[str, list[str]] = {}
@@ -311,10 +312,10 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
         jobid = status_of(job).get("jobid", "")
         for node, several in _places_of(job).items():
             running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
-            has = requests.total(there.get((jobid, node), ()))
-            taken.setdefault(node, []).append(requests.beyond(requests.total(several), has))
-        has_nodes = external.is_external(job) and status_of(job).get("state") == "Running"
-        for node, of in external.amounts_of(job) if has_nodes else ():
+            has = resources.total(there.get((jobid, node), ()))
+            taken.setdefault(node, []).append(resources.beyond(resources.total(several), has))
+        has_nodes = is_external(job) and status_of(job).get("state") == "Running"
+        for node, of in amounts_of(job) if has_nodes else ():
             taken.setdefault(node, []).append(of)
     lines, made, problems = [], {}, {}
     for name, mine in divided(queues, items).items():
@@ -325,7 +326,7 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
         for node in sorted(mine.nodes):
             queue.put_node(items[node], 0)
             has = nodes.amounts_of(items[node])
-            used = requests.total(taken.get(node, ()))
+            used = resources.total(taken.get(node, ()))
             free = {kind: max(amount - used.get(kind, 0), 0) for kind, amount in has.items()} if reads_pods else None
             line = NodeLine(node, name, nodes.is_usable(items[node]), has, free, tuple(running.get(node, ())))
             lines.append(line)
@@ -338,27 +339,27 @@ def nodes_of(job: Object) -> str:
     return str(status_of(job).get("nodes", "")) if over else Hostlist(_places_of(job)).encode()
 
 
-def _places_of(job: Object) -> dict[str, list[requests.Amounts]]:
+def _places_of(job: Object) -> dict[str, list[resources.Amounts]]:
     """What each place that a job has is of its node, by node."""
     status = status_of(job)
     if status.get("state") not in ("Released", "Running"):
         return {}
     freed, names = Idset.parse(status.get("freed", "")), list(Hostlist.parse(status.get("nodes", "")))
     asked = _amounts_by_set(job)
-    found: dict[str, list[requests.Amounts]] = {}
+    found: dict[str, list[resources.Amounts]] = {}
     for index, (node, own) in enumerate(zip(names, sets_in(status, len(names), "pod"), strict=True)):
         if index not in freed:
             found.setdefault(node, []).append(asked.get(own) or asked.get("pod", {}))
     return found
 
 
-def _amounts_by_set(job: Object) -> dict[str, requests.Amounts]:
+def _amounts_by_set(job: Object) -> dict[str, resources.Amounts]:
     """What the jobspec of a job asks for each pod of a set, by the label of its slots; {} for a job that matches no
     pods of its own.
     """
-    text = "" if external.is_external(job) else job["spec"].get("jobspec", "")
+    text = "" if is_external(job) else job["spec"].get("jobspec", "")
     waiting = list(json.loads(text)["resources"]) if text else []
-    found: dict[str, requests.Amounts] = {}
+    found: dict[str, resources.Amounts] = {}
     while waiting:
         one = waiting.pop()
         if one["type"] == "slot":

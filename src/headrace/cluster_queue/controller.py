@@ -1,7 +1,7 @@
-"""The edge of the cluster queue: what has changed in the caches goes into the core, and what it asks for is written.
+"""The edge of the cluster queue: what has changed in the caches goes into the cycle, and what it asks for is written.
 
 There is one core for all queues of a cluster, so one loop has it take step after step; workers write, the writes about
-one workload in order. A write that fails is asked for again by the core, from what is then.
+one workload in order. A write that fails is asked for again by the cycle, from what is then.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from headrace.k8s.runtime.events import Report, record
 from headrace.k8s.runtime.watches import Selection, without_managed_fields
 from headrace.k8s.runtime.work_queue import WorkQueue
 
-from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
-from .core.external import status_of
-from .core.pin import binding
-from .core.step import Core
-from .core.world import MOST_OWNERS
-from .core.world import Change as Seen
 from .crd import first_queue
+from .cycle.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
+from .cycle.cycle import Cycle
+from .cycle.external import status_of
+from .cycle.pin import binding
+from .model.snapshot import MOST_OWNERS
+from .model.snapshot import Change as Seen
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
 from .workloads import KINDS, is_foreign, others, owner_of
@@ -100,7 +100,7 @@ def _is_read(condition: Object) -> bool:
 
 def trimmed_workload(item: Object) -> Object:
     """An object that makes pods without what the queue does not read of their templates. One whose templates are none,
-    as the definition of its kind may let users write, is left as it is for the core to refuse.
+    as the definition of its kind may let users write, is left as it is for the cycle to refuse.
     """
     kept = without_managed_fields(item)
     with contextlib.suppress(TypeError, AttributeError, KeyError):
@@ -165,7 +165,7 @@ class FluxqueueController:
     name = "fluxqueue"
 
     def __init__(self, shared: Shared, namespace: str) -> None:
-        self.core = Core(namespace)
+        self.cycle = Cycle(namespace)
         # The writer of the store, if there is one.
         self.store: Writer | None = None
         self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
@@ -176,7 +176,7 @@ class FluxqueueController:
         self._todo: dict[str, tuple[Action, ...]] = {}
         self._works = False
         self._wake = asyncio.Event()
-        # Set once the core has taken in all that there is.
+        # Set once the cycle has taken in all that there is.
         self.begun = asyncio.Event()
         foreign = [one.kind for one in others() if is_foreign(one)]
         for selection in (
@@ -259,7 +259,7 @@ class FluxqueueController:
             self._changing(kind)(item)
 
     async def make_external(self, fluxjob: Object, now: float) -> Object:
-        """Write down a job of another scheduler (`core.external`). Raises ApiError, Unreachable, CredentialsError."""
+        """Write down a job of another scheduler (`cycle.external`). Raises ApiError, Unreachable, CredentialsError."""
         meta = fluxjob["metadata"]
         made = await self._api.create(FLUXJOBS, meta["namespace"], fluxjob)
         self._seen(FLUXJOBS, made)
@@ -294,11 +294,11 @@ class FluxqueueController:
             changes, self._changes = self._changes, []
             began = time.perf_counter()
             if self.begun.is_set():
-                steps = self.core.step(changes, time.time())
+                steps = self.cycle.step(changes, time.time())
             else:
                 # The first step takes in all that there is. That may be so much that the Lease would be lost if nothing
-                # else went on meanwhile; nobody else uses the core before it has begun.
-                steps = await asyncio.to_thread(self.core.step, changes, time.time())
+                # else went on meanwhile; nobody else uses the cycle before it has begun.
+                steps = await asyncio.to_thread(self.cycle.step, changes, time.time())
                 self.begun.set()
             self._shared.metrics.count(self._shared.reconciles, self.name)
             took = time.perf_counter() - began
@@ -324,7 +324,7 @@ class FluxqueueController:
                 writes = self._todo.pop(about, None)
                 if writes is None:
                     # It has failed before: it is asked for anew.
-                    self.core.touch(about)
+                    self.cycle.context.touch(about)
                     self._wake.set()
                 for action in writes or ():
                     try:
@@ -366,7 +366,7 @@ class FluxqueueController:
             await record(self._api, KINDS[owner["kind"]].kind, about, report, time.time(), self._shared.component)
 
     async def _carry_out(self, action: Action) -> None:
-        """Write what the core asks for. Raises ApiError, Unreachable, CredentialsError."""
+        """Write what the cycle asks for. Raises ApiError, Unreachable, CredentialsError."""
         api = self._api
         if isinstance(action, Create):
             meta = action.body["metadata"]

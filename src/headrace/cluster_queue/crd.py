@@ -17,9 +17,10 @@ from headrace.k8s.objects.labels import check_key, check_labels
 from headrace.sched.graph.policies import POLICIES as MATCH_POLICIES
 from headrace.sched.queueing.policies import POLICIES
 
-from .names import DEFAULT_QUEUE, FLUXHISTORIES, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
-from .quotas import Quota, quota_of
+from .model.quota import Quota, quota_of
+from .names import DEFAULT_QUEUE, EXTERNAL, FLUXHISTORIES, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
 from .store.history import BY
+from .workloads import KINDS, group
 
 Object = dict[str, Any]
 Schema = dict[str, Any]
@@ -171,13 +172,14 @@ def definitions() -> list[Object]:
 
 
 def _fluxjob() -> Object:
+    types = {one.number: one.kind.kind for one in KINDS.values()}
+    types |= {group.WORKLOAD_KIND.number: "group", EXTERNAL: "a match for another scheduler"}
     spec = {
         "jobspec": {**_TEXT, "description": "What the job asks of the graph (RFC 14, JSON)"},
         "type": {
             **_WHOLE,
-            "maximum": 10,
-            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, "
-            "5 JobSet, 6 MPIJob, 7 TrainJob, 8 MiniCluster, 9 group, 10 a match for another scheduler",
+            "maximum": max(types),
+            "description": f"Kind of the object: {', '.join(f'{one} {types[one]}' for one in sorted(types))}",
         },
         "name": {**_TEXT, "description": "Name of the object that waits"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},

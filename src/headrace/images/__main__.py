@@ -9,10 +9,8 @@ from pathlib import Path
 
 from .. import __version__
 from . import oci
-from .compat_image import compat_image
 from .elf import BuildError
-from .operator_image import operator_image
-from .view_image import view_image
+from .release_images import compat_image, operator_image, view_image
 
 _ANNOTATION = "org.opencontainers.image"
 # Annotations of the OCI image specification, "Pre-Defined Annotation Keys".

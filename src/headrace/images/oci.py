@@ -133,17 +133,6 @@ def read(archive_bytes: bytes) -> tuple[str, list[dict[str, Any]], dict[str, byt
     return name, manifests, blobs
 
 
-def file_names(archive_bytes: bytes) -> list[str]:
-    """The paths of all files in the layers of an archive. Raises ArchiveError."""
-    _, manifests, blobs = read(archive_bytes)
-    layers = {layer["digest"] for one in manifests for layer in json.loads(blobs[one["digest"]])["layers"]}
-    found: set[str] = set()
-    for digest in layers:
-        with tarfile.open(fileobj=io.BytesIO(blobs[digest])) as layer_file:
-            found.update(member.name for member in layer_file if member.isfile())
-    return sorted(found)
-
-
 def _reachable(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> list[str]:
     body = json.loads(blobs[manifest["digest"]])
     return [manifest["digest"], body["config"]["digest"], *(layer["digest"] for layer in body["layers"])]

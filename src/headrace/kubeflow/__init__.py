@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backend import HeadraceBackendConfig
     from .client import TrainerClient
-    from .config import HeadraceBackendConfig
 
 __all__ = ["HeadraceBackendConfig", "TrainerClient"]
 
@@ -21,11 +21,11 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from . import client, config
+        from . import backend, client
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] != "kubeflow":
             raise
         raise ImportError(
             "the Kubeflow SDK is not installed: pip install '.[kubeflow]' in a copy of the repository"
         ) from exc
-    return {"HeadraceBackendConfig": config.HeadraceBackendConfig, "TrainerClient": client.TrainerClient}[name]
+    return {"HeadraceBackendConfig": backend.HeadraceBackendConfig, "TrainerClient": client.TrainerClient}[name]

@@ -1,4 +1,4 @@
-"""The back end of the SDK's client: its ten methods, with the SDK's types and errors."""
+"""The back end of the SDK's client: its configuration, and its ten methods with the SDK's types and errors."""
 
 from __future__ import annotations
 
@@ -16,19 +16,44 @@ from kubeflow.common.utils import validate_wait_for_job_status
 from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from headrace.flux_jobs.read.runtimes import DISTRIBUTED
 from headrace.wire.query.submission import Caller
 
 from .build import Place, Record, build, read_record
 from .catalog import Catalog, runtime_of
-from .config import HeadraceBackendConfig
-from .errors import NotFoundError
 from .instance_jobs import InstanceJobs
-from .jobs import EVENTLOG, EXEC_LOG, OUTPUT, Job, Jobs
+from .jobs import EVENTLOG, EXEC_LOG, OUTPUT, Job, Jobs, NotFoundError
 from .local_jobs import LocalJobs
 from .refusals import check_request, name_of
 from .standing import COMPLETE, CREATED, FAILED, RUNNING, NodeLines, Standing, notices, standing
+
+
+class HeadraceBackendConfig(BaseModel):
+    """The configuration of a `TrainerClient` whose jobs run on Headrace.
+
+    uri: the instance whose jobs they are, as `flux proxy` takes it; None starts brokers on this machine for each job.
+    statedir: a folder that keeps local jobs, so that other Python processes find them, and they go on without this one.
+        With None, jobs end with this process. An instance keeps its jobs itself.
+    runtimes: files of runtimes (ClusterTrainingRuntime, TrainingRuntime), or such documents, in addition to those that
+        Headrace brings.
+
+    Raises ValueError for both a uri and a statedir.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    uri: str | None = None
+    statedir: str | os.PathLike[str] | None = None
+    runtimes: tuple[str | os.PathLike[str] | dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _check_place(self) -> HeadraceBackendConfig:
+        if self.uri is not None and self.statedir is not None:
+            raise ValueError("uri and statedir exclude each other: an instance keeps its jobs itself")
+        return self
+
 
 _log = logging.getLogger(__name__)
 _STATUSES = {CREATED, RUNNING, COMPLETE, FAILED}
@@ -141,10 +166,10 @@ class HeadraceBackend(RuntimeBackend):
                 return found
             if found.status == FAILED:
                 raise RuntimeError(f"TrainJob {name} is Failed: {_standing(self._find(name)).reason}")
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise TimeoutError(f"Timeout waiting for TrainJob {name} to reach status: {status}")
-            time.sleep(min(polling_interval, left))
+            time.sleep(min(polling_interval, remaining))
 
     def delete_job(self, name: str) -> None:
         self._find(name).delete()

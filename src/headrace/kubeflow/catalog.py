@@ -15,7 +15,7 @@ from headrace.flux_jobs.read.field import Field
 from headrace.flux_jobs.read.load import kind_of_document, load_runtimes
 from headrace.flux_jobs.read.trainjob import trainer_container
 
-from .errors import NotFoundError
+from .jobs import NotFoundError
 
 _DEVICES = (
     *((name, name.partition("/")[2]) for name in (constants.GPU_LABEL, constants.TPU_LABEL)),

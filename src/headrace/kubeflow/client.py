@@ -12,8 +12,7 @@ from kubeflow.trainer import TrainerClient as SDKClient
 from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, KUBE_CONFIG_DEFAULT_LOCATION
 
-from .backend import HeadraceBackend
-from .config import HeadraceBackendConfig
+from .backend import HeadraceBackend, HeadraceBackendConfig
 
 _log = logging.getLogger(__name__)
 

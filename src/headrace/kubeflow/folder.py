@@ -116,9 +116,9 @@ class Folder:
                 data = file.read(_PIECE) + file.readline()
         except FileNotFoundError:
             return [], offset
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = whole.decode("utf-8", "surrogateescape").split("\n")[:-1]
-        return [decode_line(line) for line in lines], offset + len(whole)
+        complete = data[: data.rfind(b"\n") + 1]
+        lines = complete.decode("utf-8", "surrogateescape").split("\n")[:-1]
+        return [decode_line(line) for line in lines], offset + len(complete)
 
     def ask_to_end(self, signum: int = signal.SIGTERM) -> bool:
         """Signal the runner; False if it is being started, and has no process id yet."""
@@ -145,9 +145,9 @@ class Folder:
     def end_remains(self) -> None:
         """End the brokers of a runner that was killed. Raises RuntimeError if they go on."""
         work = self._workspace()
-        left = remains.end_remains(work) if work else []
-        if left:
-            name, pids = os.path.basename(self.path), ", ".join(map(str, left))
+        surviving = remains.end_remains(work) if work else []
+        if surviving:
+            name, pids = os.path.basename(self.path), ", ".join(map(str, surviving))
             raise RuntimeError(f"TrainJob {name} goes on: its processes {pids} do not end by SIGKILL; {work} is theirs")
 
     def remove(self) -> None:
@@ -157,16 +157,16 @@ class Folder:
 def end(folders: Iterable[Folder]) -> None:
     """End the jobs of folders, and wait until nothing of them runs. Raises RuntimeError for one that goes on."""
     folders = list(folders)
-    left = [folder for folder in folders if folder.runs]
+    running = [folder for folder in folders if folder.runs]
     deadline = time.monotonic() + _END_TIMEOUT
-    unasked = list(left)
-    while left:
+    unasked = list(running)
+    while running:
         # Once each: a second signal would not leave it time to end the brokers in order.
         unasked = [folder for folder in unasked if not folder.ask_to_end()]
         time.sleep(_PAUSE)
         if time.monotonic() > deadline:
-            for folder in left:
+            for folder in running:
                 folder.ask_to_end(signal.SIGKILL)
-        left = [folder for folder in left if folder.runs]
+        running = [folder for folder in running if folder.runs]
     for folder in folders:
         folder.end_remains()

@@ -15,13 +15,13 @@ from headrace.formats.spec.job_exception import CANCEL, FATAL
 from headrace.formats.spec.job_state import INACTIVE
 from headrace.wire.client.handle import Handle
 from headrace.wire.client.installation import with_flux
+from headrace.wire.query import QueryError
 from headrace.wire.query import uri as uris
-from headrace.wire.query.errors import QueryError
 from headrace.wire.query.listing import Query, list_jobs
 from headrace.wire.query.submission import Caller, jobspec_request
 
 from .build import read_record
-from .errors import NotFoundError
+from .jobs import NotFoundError
 
 _log = logging.getLogger(__name__)
 _END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
@@ -65,9 +65,9 @@ class InstanceJobs:
     def _list(self, query: Query) -> list[InstanceJob]:
         with self.connected() as handle:
             ids = [job["id"] for job in list_jobs(handle, query, [])]
-            unknown = [id for id in ids if id not in self._known]
-            calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unknown]
-            for id, call in zip(unknown, calls):
+            unread = [id for id in ids if id not in self._known]
+            calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unread]
+            for id, call in zip(unread, calls):
                 try:
                     jobspec = json.loads(call.get()["jobspec"])
                 except OSError as exc:

@@ -1,4 +1,4 @@
-"""What the back end needs of the jobs that it shows, wherever they run."""
+"""What the back end needs of the jobs that it shows, wherever they run, and its error for an unknown name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any, Protocol
 
 from headrace.flux_jobs.read.cluster import ForeignCluster
 from headrace.formats.spec.eventlog import Event
+
+
+class NotFoundError(RuntimeError, ValueError):
+    """A job, step, runtime or instance does not exist.
+
+    `TrainerClient` documents RuntimeError, which its Kubernetes back end raises; its local ones raise ValueError.
+    """
+
 
 # The eventlogs of a job (RFC 21, 50, 24), by their keys in it.
 EVENTLOG, EXEC_LOG, OUTPUT = "eventlog", "guest.exec.eventlog", "guest.output"

@@ -69,7 +69,7 @@ class LocalJobs:
             raise
 
     def _start(self, folder: Folder, cluster: ForeignCluster, jobspec: Any) -> None:
-        recorder = shlex.join([sys.executable, "-m", "headrace.kubeflow.recorder", folder.path])
+        recorder = shlex.join(_process("recorder", folder.path))
         plan = running.brokers(cluster, "", Mode.LAUNCHER, f"{recorder}\n")
         lock = folder.lock()
         try:
@@ -78,7 +78,7 @@ class LocalJobs:
                     file.write(json.encode(content))
                 os.rename(file.name, folder / name)
             with open(folder / LOG, "ab") as log:
-                runner = [sys.executable, "-m", "headrace.kubeflow.runner", folder.path, str(lock)]
+                runner = _process("runner", folder.path, str(lock))
                 self._children.append(_spawn(runner, folder.path, log, (lock,)))
         finally:
             os.close(lock)
@@ -101,8 +101,8 @@ class LocalJobs:
         with self._making:
             if not self._base:
                 base = tempfile.mkdtemp(prefix="headrace-train-")
-                guard = [sys.executable, "-m", "headrace.kubeflow.guard", base, str(os.getpid())]
-                atexit.register(self._end_all, os.getpid(), _spawn(guard, base))
+                guard = _spawn(_process("guard", base, str(os.getpid())), base)
+                atexit.register(self._end_all, os.getpid(), guard)
                 self._base = base
         return Folder(os.path.join(self._base, name))
 
@@ -133,6 +133,11 @@ class LocalJob:
     def delete(self) -> None:
         end([self.folder])
         self.folder.remove()
+
+
+def _process(name: str, *words: str) -> list[str]:
+    """The command of a process of `processes`."""
+    return [sys.executable, "-m", "headrace.kubeflow.processes", name, *words]
 
 
 def _spawn(

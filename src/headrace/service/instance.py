@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
-from headrace.sched.graph.formats import export, jgf, rv1
 from headrace.service.broker_link import BrokerLink
 from headrace.wire.query.queue_policy import policy_value, seconds
 from headrace.wire.query.resource_sets import STATES, Given, SchedulerResources
@@ -117,11 +116,14 @@ def _drains(entries: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 async def graph(link: BrokerLink) -> bytes:
-    """The resource graph as JGF (RFC 4): that of the instance's R, or what follows from its nodes, cores and GPUs."""
-    r = (await link.call("resource.status", nodeid=0))["R"]
-    if isinstance(r.get("scheduling"), Mapping) and jgf.is_complete(r["scheduling"]):
-        return json.dumps(r["scheduling"]).encode()
-    return export.jgf(rv1.from_object(r)).encode()
+    """The scheduler's resource graph as JGF (RFC 4)."""
+    # Every vertex matches.
+    criteria = "status=up or status=down"
+    found = (await link.call("sched-fluxion-resource.find", {"criteria": criteria, "format": "jgf"}))["R"]
+    for node in found["graph"]["nodes"]:
+        # A listing writes vertices as a job has them that holds all of them.
+        node["metadata"].pop("exclusive", None)
+    return json.dumps(found).encode()
 
 
 async def _sets(link: BrokerLink) -> SchedulerResources:

@@ -27,8 +27,8 @@ from starlette.routing import Route
 
 import headrace
 from headrace.formats.spec.message import use_json_codec
-from headrace.k8s.metrics_api import documents
-from headrace.k8s.metrics_api.documents import CUSTOM, Described
+from headrace.k8s import metrics_api as api
+from headrace.k8s.metrics_api import CUSTOM, DEMAND_NODES, IDLE_SECONDS, JOB_COUNTS, NODES_UP, Described, Refused
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.credentials import pod_namespace
 from headrace.service.broker_link import Broker
@@ -41,8 +41,6 @@ from headrace.wire.client.installation import FOLDERS
 DEFAULT_PATH = f"/apis/{CUSTOM}"
 DEFAULT_SERVICE = "custom-metrics-apiserver"
 DEFAULT_NAMESPACE = "flux-operator"
-# Of flux-metrics-api; jobs leave "new" at once.
-_STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
 # Seconds for which numbers are good for several requests.
 _FRESH = 1.0
 # A metric that a file of users makes: a function of the handle (flux.Flux).
@@ -52,13 +50,15 @@ BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
     "node_cores_free_count": lambda numbers: numbers.resources["free"]["ncores"],
     "node_cores_up_count": lambda numbers: numbers.resources["up"]["ncores"],
     "node_free_count": lambda numbers: numbers.resources["free"]["nnodes"],
-    "node_up_count": lambda numbers: numbers.resources["up"]["nnodes"],
+    NODES_UP: lambda numbers: numbers.resources["up"]["nnodes"],
+    # Of flux-metrics-api; jobs leave this state at once.
+    "job_queue_state_new_count": lambda numbers: numbers.jobs.get("new", 0),
     **{
-        f"job_queue_state_{state}_count": lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]
-        for state in _STATES
+        name: lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]
+        for state, name in JOB_COUNTS.items()
     },
-    "demand_nodes": lambda numbers: numbers.demand,
-    "idle_seconds": lambda numbers: numbers.idle,
+    DEMAND_NODES: lambda numbers: numbers.demand,
+    IDLE_SECONDS: lambda numbers: numbers.idle,
 }
 
 
@@ -143,54 +143,49 @@ def create_app(options: Options) -> Starlette:
     source = Source(options)
     about = Described("Service", "v1", options.namespaces[0], options.service_name)
 
-    async def values(request: Request) -> Response:
-        fields = request.path_params
-        namespace, metric = fields.get("namespace", about.namespace), fields["metric"]
+    async def values(request: api.Request) -> dict[str, Any]:
+        namespace = request.fields.get("namespace", about.namespace)
         if namespace not in options.namespaces:
-            raise HTTPException(404, f"there are metrics for namespace {about.namespace} only, not for {namespace}")
-        if metric not in source.names:
-            raise HTTPException(404, f"there is no metric {metric}: {', '.join(source.names)}")
+            raise Refused(404, f"there are metrics for namespace {about.namespace} only, not for {namespace}")
+        metric = request.metric(source.names)
         try:
-            number = await source.value(metric)
-            found = [(about._replace(namespace=namespace), number)]
-            answer = documents.custom_values(metric, found, text_of(time.time()), request.url.path)
+            found = [(about._replace(namespace=namespace), await source.value(metric))]
+            return api.custom_values(metric, found, text_of(time.time()), request.path)
         except ConnectionError as exc:
-            raise HTTPException(503, str(exc.strerror or exc)) from None
+            raise Refused(503, str(exc.strerror or exc)) from None
         except Exception as exc:  # whatever users' functions raise
-            raise HTTPException(500, f"{metric}: {type(exc).__name__}: {exc}") from None
-        return _json(answer)
-
-    async def listed(request: Request) -> Response:
-        return _json(documents.resource_list(CUSTOM, [f"services/{name}" for name in source.names]))
-
-    async def groups(request: Request) -> Response:
-        return _json(documents.group_list(CUSTOM))
-
-    async def described(request: Request) -> Response:
-        return _json(_openapi(options.api_path))
-
-    async def described_v2(request: Request) -> Response:
-        return _json({"swagger": "2.0", "info": _INFO, "paths": {}})
+            raise Refused(500, f"{metric}: {type(exc).__name__}: {exc}") from None
 
     async def refused(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, HTTPException)
-        return _json(documents.status(exc.status_code, exc.detail), exc.status_code)
+        body = msgspec.json.encode(api.failure(exc.status_code, exc.detail))
+        return Response(body, exc.status_code, media_type="application/json")
 
-    path = options.api_path.rstrip("/")
+    path, described = options.api_path.rstrip("/"), api.constant(_openapi(options.api_path))
+    listing = api.lists({CUSTOM: [f"services/{name}" for name in source.names]})
+    found = {
+        "/apis": listing["/apis"],
+        path: listing[DEFAULT_PATH],
+        "/openapi/v2": api.constant({"swagger": "2.0", "info": _INFO, "paths": {}}),
+        **{one: described for one in ("/openapi/v3", f"{path}/schema", f"{path}/openapi/v2", f"{path}/openapi/v3")},
+        f"{path}/namespaces/{{namespace}}/metrics/{{metric}}": values,
+        f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": values,
+        f"{path}/{{resource}}/{{name}}/{{metric}}": values,
+    }
     return Starlette(
-        routes=[
-            Route("/apis", groups),
-            Route("/openapi/v2", described_v2),
-            Route("/openapi/v3", described),
-            Route(path, listed),
-            *(Route(f"{path}{one}", described) for one in ("/schema", "/openapi/v2", "/openapi/v3")),
-            Route(f"{path}/namespaces/{{namespace}}/metrics/{{metric}}", values),
-            Route(f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}", values),
-            Route(f"{path}/{{resource}}/{{name}}/{{metric}}", values),
-        ],
+        routes=[Route(one, _answering(page)) for one, page in found.items()],
         middleware=[Middleware(Methods)],
         exception_handlers={HTTPException: refused},
     )
+
+
+def _answering(page: api.Page) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        asked = api.Request(request.url.path, request.path_params, request.query_params)
+        status, body = await api.answer(page, asked)
+        return Response(body, status, media_type="application/json")
+
+    return answer
 
 
 _INFO = {"title": "Headrace metrics", "version": headrace.__version__}
@@ -204,10 +199,6 @@ def _openapi(path: str) -> dict[str, Any]:
     get = {"summary": "A metric", "parameters": parameters, "responses": {"200": {"description": "MetricValueList"}}}
     paths = {f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": {"get": get}}
     return {"openapi": "3.0.0", "info": _INFO, "paths": paths}
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def listen(host: str, port: int) -> socket.socket:

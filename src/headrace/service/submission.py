@@ -1,7 +1,7 @@
 """The jobspec that a request describes, by fields or as it is, and everything that is wrong with it.
 
-Scripts of `/v1` and `/v2` and the form of the page are all read here: `/v2` has these fields as they are, and the other
-two say what their own mean in terms of these.
+The fields are those of the options of jobs (`wire.query.job_options`), a command and a script. `/v2` has them as they
+are; `/v1` and the form of the page translate their own fields to them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from headrace.formats.spec import dependency, duration, jobspec_build
 from headrace.formats.spec.jobspec_validate import MAX_NAME, MAX_PATH, fits
 from headrace.service.fields import BadFields, Field, checked_text, pick
 from headrace.service.settings import Settings
+from headrace.wire.query import job_options
+from headrace.wire.query.job_options import Option, Web
 from headrace.wire.query.submission import URGENCIES
 
 _VARIABLE = re.compile(r"[^=\0]+")
@@ -37,16 +39,17 @@ class Submission(NamedTuple):
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of what users start: what they say, and what every program expects, but nothing else of this
-    process, whose environment has secrets.
+    """Return the environment of a user's program: the user's variables and those that every program expects.
+
+    Nothing else of this process's environment is passed on, because it has secrets.
     """
     user = pwd.getpwuid(os.getuid())
     own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": os.environ.get("PATH", _PATH)}
     return {**own, **variables}
 
 
-def whole(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
-    """What reads a whole number of a JSON object."""
+def integer(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
+    """Return the reader of an integer of a JSON object."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -160,19 +163,31 @@ def _dependencies(value: Any) -> list[dict[str, Any]]:
 _TEXT = {"type": "string"}
 _NAMED = {**_TEXT, "minLength": 1, "maxLength": MAX_NAME}
 _OBJECT = {"type": "object"}
-_TIME = {"type": ["number", "string"]}
-_COUNT = {"type": "integer", "minimum": 1, "maximum": _LARGEST}
-_ENV = {"type": "object", "additionalProperties": _TEXT}
-_URGENCY = {"type": ["integer", "string"], "default": 16}
 
-_NAME = Field("name", _name, _NAMED, "The job's name (default: that of the command)")
-_DURATION = Field("duration", limit, _TIME, "Time limit: seconds, or such as 30m; 0: none (default)")
-_QUEUE = Field("queue", _name, _NAMED, "The queue (default: the instance's)")
-_BANK = Field("bank", _name, _NAMED, "The bank")
-_PROJECT = Field("project", _name, _NAMED, "The project")
-_CWD = Field("cwd", _directory, {**_TEXT, "maxLength": MAX_PATH}, "Working directory (default: the service's)")
-_ATTRIBUTES = Field("attributes", mapping, _OBJECT, "Attributes by key, as --setattr has them")
-URGENCY = Field("urgency", urgency, _URGENCY, "How soon: 0 to 31, hold, default (16) or expedite")
+
+def _field(option: Option, web: Web) -> Field:
+    read, schema = _COUNTS[option.least] if option.kind == job_options.COUNT else _KINDS[option.kind]
+    return Field(web.name, read, schema, web.description)
+
+
+_KINDS: dict[str, tuple[Callable[[Any], Any], Mapping[str, Any]]] = {
+    job_options.TEXT: (named, {**_TEXT, "minLength": 1}),
+    job_options.NAME: (_name, _NAMED),
+    job_options.QUEUE: (_name, _NAMED),
+    job_options.FLAG: (truth, {"type": "boolean"}),
+    job_options.DIRECTORY: (_directory, {**_TEXT, "maxLength": MAX_PATH}),
+    job_options.LIMIT: (limit, {"type": ["number", "string"]}),
+    job_options.DURATION: (limit, {"type": ["number", "string"]}),
+    job_options.URGENCY: (urgency, {"type": ["integer", "string"], "default": URGENCIES["default"]}),
+    job_options.DEPENDENCIES: (_dependencies, {"type": "array", "items": {"type": ["string", "object"]}}),
+    job_options.SETTINGS: (mapping, _OBJECT),
+    job_options.ENVIRONMENT: (variables, {"type": "object", "additionalProperties": _TEXT}),
+}
+_COUNTS = {least: (integer(least), {"type": "integer", "minimum": least, "maximum": _LARGEST}) for least in (0, 1)}
+# The options of jobs that are fields, by the names that they have here.
+OPTIONS = {option.web.name: option for option in job_options.OPTIONS if option.web is not None}
+_OPTION_FIELDS = {name: _field(option, option.web) for name, option in OPTIONS.items() if option.web is not None}
+URGENCY = _OPTION_FIELDS["urgency"]
 FIELDS = (
     Field(
         "command",
@@ -181,32 +196,18 @@ FIELDS = (
         "The command and its arguments: a list, or a text that is split as a shell does",
     ),
     Field("script", _script, _TEXT, "A script in the place of a command: its text, from #! on"),
-    _NAME,
-    Field("nodes", whole(1), _COUNT, "Nodes that the tasks are spread over"),
-    Field("tasks", whole(1), _COUNT, "Tasks (default: 1, or one on each node)"),
-    Field("cores_per_task", whole(1), _COUNT, "Cores of each task (default: 1)"),
-    Field("gpus_per_task", whole(0), {**_COUNT, "minimum": 0}, "GPUs of each task"),
-    Field("exclusive", truth, {"type": "boolean"}, "Whole nodes"),
-    *(_DURATION, _QUEUE, _BANK, _PROJECT, URGENCY, _CWD),
-    Field("env", variables, _ENV, "Variables of the environment, besides HOME, USER, LOGNAME and PATH"),
-    Field("options", mapping, _OBJECT, "Shell options by name, as -o has them"),
-    _ATTRIBUTES,
-    Field(
-        "dependencies",
-        _dependencies,
-        {"type": "array", "items": {"type": ["string", "object"]}},
-        "What the job waits for: SCHEME:VALUE, or objects of RFC 26",
-    ),
+    *_OPTION_FIELDS.values(),
 )
-WHOLE_FIELDS = (Field("jobspec", mapping, _OBJECT, "The whole jobspec (RFC 14), as it is"), URGENCY)
-# What a job that is submitted once more may have otherwise.
-RESUBMIT_FIELDS = (_NAME, _DURATION, _QUEUE, _BANK, _PROJECT, URGENCY, _CWD, _ATTRIBUTES)
+JOBSPEC_FIELDS = (Field("jobspec", mapping, _OBJECT, "The whole jobspec (RFC 14), as it is"), URGENCY)
+RESUBMIT_FIELDS = tuple(
+    _OPTION_FIELDS[name] for name, option in OPTIONS.items() if option.web is not None and option.web.resubmit
+)
 
 
 def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     """The job that a request's object describes. Raises BadFields."""
     if "jobspec" in given:
-        values = pick(given, WHOLE_FIELDS)
+        values = pick(given, JOBSPEC_FIELDS)
         return Submission(values["jobspec"], values.get("urgency", URGENCIES["default"]))
     values = pick(given, FIELDS)
     nodes, tasks = values.get("nodes"), values.get("tasks")
@@ -244,21 +245,18 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     return Submission(jobspec, values.get("urgency", URGENCIES["default"]))
 
 
-def again(jobspec: dict[str, Any], given: Mapping[str, Any]) -> Submission:
-    """A job once more, with what a request's object has otherwise. Raises BadFields."""
+def resubmission(jobspec: dict[str, Any], given: Mapping[str, Any]) -> Submission:
+    """Return a job to submit again, changed by the fields of a request. Raises BadFields."""
     values = pick(given, RESUBMIT_FIELDS)
     _change(jobspec, values)
     return Submission(jobspec, values.get("urgency", URGENCIES["default"]))
 
 
 def _change(jobspec: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set what is an attribute of the jobspec."""
-    system = jobspec["attributes"]["system"]
-    system.update({name: values[name] for name in ("duration", "queue", "bank", "project", "cwd") if name in values})
-    if "name" in values:
-        system["job"] = {**system.get("job", {}), "name": values["name"]}
-    if values.get("dependencies"):
-        system["dependencies"] = values["dependencies"]
+    """Set the keys of the jobspec that single options set, then `attributes`."""
+    for name, option in OPTIONS.items():
+        if option.sets and values.get(name, []) != []:
+            jobspec_build.set_attribute(jobspec, f"attributes.system.{option.sets}", values[name])
     _set(jobspec, "attributes", values.get("attributes", {}), jobspec_build.set_attribute)
 
 

@@ -51,7 +51,7 @@ def test_a_service_of_the_instance_that_is_not_up_is_told_beside_others(
         raise OSError(errno.EAGAIN, "the service is not up yet")
 
     monkeypatch.setattr(running, "found", lambda: [LOGIN])
-    monkeypatch.setattr("headrace.cli.api.url._of_instance", not_up)
+    monkeypatch.setattr("headrace.cli.api.main._of_instance", not_up)
     assert headrace(["api", "url"]) == 1
     out, err = capfd.readouterr()
     assert out.startswith("Open ") and "is not up yet" in err

@@ -7,8 +7,7 @@ from typing import Dict, List
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
-from headrace.cli.common.table import layout_of, printable, show
+from headrace.cli.common.named_formats import Formats, layout_of, printable, show
 from headrace.wire.query.format import Format
 
 FORMATS = {"default": "{name:<4} ?:{note}"}

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
-from headrace.programs.cluster_queue.install import Install, objects
+from headrace.programs.cluster_queue.install import Install
+from headrace.programs.cluster_queue.package import PACKAGE
 
 
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
@@ -20,10 +21,10 @@ def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
 
 
 def test_what_installs_the_queue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "headrace fluxqueue manifests") == objects(Install())
+    assert printed(capsys, "headrace fluxqueue manifests") == PACKAGE.objects(Install())
     line = "headrace fluxqueue manifests --namespace ops --image a:1 --replicas 2 --failure-policy Ignore --strict"
     chosen = Install(namespace="ops", image="a:1", replicas=2, failure_policy="Ignore", strict=True)
-    assert printed(capsys, line) == objects(chosen)
+    assert printed(capsys, line) == PACKAGE.objects(chosen)
 
 
 # Runs a command where no packages are but those that each installation has (`dependencies` of pyproject.toml).
@@ -48,7 +49,7 @@ def test_manifests_need_no_extra() -> None:
         return subprocess.run(line, capture_output=True, text=True, check=False)
 
     done = without_extras("fluxqueue", "manifests")
-    assert done.returncode == 0 and list(yaml.safe_load_all(done.stdout)) == objects(Install())
+    assert done.returncode == 0 and list(yaml.safe_load_all(done.stdout)) == PACKAGE.objects(Install())
     assert without_extras("operator", "manifests").returncode == 0
     done = without_extras("fluxqueue", "run")
     assert done.returncode == 1 and "needs the extra kube (aiohttp is missing)" in done.stderr
@@ -56,9 +57,9 @@ def test_manifests_need_no_extra() -> None:
 
 def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     line = "headrace fluxqueue manifests --store postgresql://me@db/jobs --store-secret db"
-    assert printed(capsys, line) == objects(Install(store="postgresql://me@db/jobs", store_secret="db"))
+    assert printed(capsys, line) == PACKAGE.objects(Install(store="postgresql://me@db/jobs", store_secret="db"))
     line = "headrace fluxqueue manifests --store-claim disk"
-    assert printed(capsys, line) == objects(Install(store_claim="disk"))
+    assert printed(capsys, line) == PACKAGE.objects(Install(store_claim="disk"))
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
     assert "is the store of one process, not of 2" in capsys.readouterr().err
 
@@ -66,7 +67,7 @@ def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
 def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     line = "headrace fluxqueue manifests --grpc --grpc-queue large --grpc-secret own --grpc-client-secret theirs"
     chosen = Install(grpc=True, grpc_queue="large", grpc_secret="own", grpc_client_secret="theirs")
-    assert printed(capsys, line) == objects(chosen)
+    assert printed(capsys, line) == PACKAGE.objects(chosen)
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
     assert "gRPC is answered by one process, not by 2" in capsys.readouterr().err
 

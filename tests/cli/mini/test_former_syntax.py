@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.mini import former_syntax, program
 from headrace.cli.mini import main as mini
+from headrace.cli.mini import program
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_was_a_command_of_flux_is_run_as_one(line: str) -> None:
-    assert former_syntax.submits_job(line.split())
+    assert mini._submits_job(line.split())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_was_a_command_of_flux_is_run_as_one(line: str) -> None:
     ],
 )
 def test_what_names_a_minicluster_stays_a_command_of_mini(line: str) -> None:
-    assert not former_syntax.submits_job(line.split())
+    assert not mini._submits_job(line.split())
 
 
 def test_the_command_that_was_meant_is_run_with_one_line_of_notice() -> None:

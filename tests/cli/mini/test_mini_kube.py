@@ -17,7 +17,7 @@ import yaml
 
 from flux_jobs.read.samples import job
 from headrace.cli.main import headrace
-from headrace.cli.mini import hpa, main, program
+from headrace.cli.mini import change, main, program
 from headrace.flux_jobs.operator.names import STATUS_ANNOTATION
 from headrace.flux_jobs.operator.policy import flux_job
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
@@ -1109,4 +1109,4 @@ def test_options_are_looked_at_before_a_cluster_is_looked_for(
 
 
 def test_the_most_pods_of_an_autoscaler_are_those_of_a_minicluster() -> None:
-    assert hpa.MOST_PODS == fields.MOST_PODS
+    assert change.MOST_PODS == fields.MOST_PODS

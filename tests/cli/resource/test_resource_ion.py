@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.resource import ion
+from headrace.cli.resource import graph
 
 STATS = {
     **{"V": 12, "E": 11, "by_rank": {"[0]": 12}, "load-time": 0.5, "graph-uptime": 7},
@@ -21,8 +21,8 @@ STATS = {
 
 def ask(answers: Any, method: str, answer: Any, *argv: str) -> Any:
     """What the scheduler was asked by a command line."""
-    broker = answers(ion, {f"sched-fluxion-resource.{method}": answer})
-    assert ion.main(list(argv)) == 0
+    broker = answers(graph, {f"sched-fluxion-resource.{method}": answer})
+    assert graph.main(list(argv), "ion-resource") == 0
     ((_, body),) = broker.asked
     return body
 
@@ -72,4 +72,4 @@ def test_a_jobspec_is_read_from_a_file_or_standard_input(answers: Any, monkeypat
     path.write_text("version: 1")
     for name, why in ((str(path), "not a JSON jobspec"), (str(path) + "x", "No such file or directory")):
         with pytest.raises(CommandError, match=why):
-            ion.main(["satisfiability", name])
+            graph.main(["satisfiability", name], "ion-resource")

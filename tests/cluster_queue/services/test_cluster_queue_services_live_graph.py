@@ -10,8 +10,8 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.cluster_queue import client
-from headrace.cluster_queue.core import external
-from headrace.cluster_queue.core.job import LATENCY
+from headrace.cluster_queue.cycle import external
+from headrace.cluster_queue.model.entry import LATENCY
 from headrace.cluster_queue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
 from headrace.cluster_queue.services import live_graph
 from headrace.cluster_queue.services.backend import Matched, Pods, Unanswerable
@@ -29,7 +29,7 @@ class Controller:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.core = cluster.queue
+        self.cycle = cluster.queue
         self.begun = asyncio.Event()
         self.failure: Exception | None = None
 
@@ -638,7 +638,7 @@ def test_that_a_reservation_runs_is_asked_for_until_it_is_written(live: Live) ->
         return len(core.step([], found.at + 0.5).writes.get(about, ()))
 
     assert [asked(), asked()] == [1, 0]
-    core.touch(about)
+    core.context.touch(about)
     assert [asked(), asked()] == [1, 0]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cluster_queue import nodes
 from headrace.cluster_queue.crd import TOPOLOGY
+from headrace.cluster_queue.model import nodes
 from headrace.cluster_queue.services.pools import in_pools
 from headrace.sched.graph.request import Count, RequestError, parse_jobspec
 

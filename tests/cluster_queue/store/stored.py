@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from headrace.cluster_queue.core.chronicle import Facts, Record
-from headrace.cluster_queue.core.job import State
+from headrace.cluster_queue.cycle.chronicle import Facts, Record
+from headrace.cluster_queue.model.entry import State
 from headrace.cluster_queue.store import database
 from headrace.storage.database import Address, Database
 

@@ -12,7 +12,7 @@ import pytest
 from simulated_cluster import Cluster
 from stored import contents, opened
 
-from headrace.cluster_queue.core.world import Change, workload_of
+from headrace.cluster_queue.model.snapshot import Change, workload_of
 from headrace.cluster_queue.names import FLUXJOBS
 from headrace.cluster_queue.store.database import Address, Database
 from headrace.cluster_queue.store.writing import write, write_all

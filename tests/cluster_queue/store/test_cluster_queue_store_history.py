@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stored import T, facts, life, opened
 
-from headrace.cluster_queue.core.chronicle import Record
-from headrace.cluster_queue.core.job import State
+from headrace.cluster_queue.cycle.chronicle import Record
+from headrace.cluster_queue.model.entry import State
 from headrace.cluster_queue.store.database import Address, Database
 from headrace.cluster_queue.store.history import ALL, BY, Waits, band_of, history, jobs_by_namespace, waits_of
 from headrace.cluster_queue.store.writing import write

@@ -11,7 +11,7 @@ import pytest
 from stored import T, contents, events, facts, life, opened
 
 import postgresql
-from headrace.cluster_queue.core.chronicle import Record
+from headrace.cluster_queue.cycle.chronicle import Record
 from headrace.cluster_queue.store import writer as writer_module
 from headrace.cluster_queue.store.database import Address, Database, DatabaseError
 from headrace.cluster_queue.store.writer import Writer

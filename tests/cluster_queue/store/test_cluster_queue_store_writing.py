@@ -8,8 +8,8 @@ import random
 import pytest
 from stored import T, contents, events, facts, life, opened, usage
 
-from headrace.cluster_queue.core.chronicle import Record
-from headrace.cluster_queue.core.job import State
+from headrace.cluster_queue.cycle.chronicle import Record
+from headrace.cluster_queue.model.entry import State
 from headrace.cluster_queue.store.database import Address, BadValue
 from headrace.cluster_queue.store.writing import write, write_all
 

@@ -41,7 +41,7 @@ class World:
     def __init__(self, names: list[str] | None = None) -> None:
         self.names = names or []
         self.core = Core(Queues(self.names), 0)
-        self.core.sched_is_ready(0)
+        self.core.allocations.scheduler_is_ready(0)
         self.core.exec_is_ready()
         self.records: list[Record] = []
         self.requests: list[Request] = []
@@ -66,7 +66,7 @@ class World:
     def alloc(self, id: int, kind: AllocResponse = AllocResponse.SUCCESS, note: str = "", **execution: Any) -> None:
         r = {**R, "execution": {**R["execution"], **execution}}
         annotations = {"sched": {"resource_summary": "rank0/core0"}} if kind == AllocResponse.SUCCESS else None
-        self.core.alloc_reply(id, kind, r if kind == AllocResponse.SUCCESS else None, annotations, note)
+        self.core.allocations.reply(id, kind, r if kind == AllocResponse.SUCCESS else None, annotations, note)
         self.flush()
 
     def exec(self, id: int, kind: str, **data: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.engine.broker.module.context import EMPTY
-from headrace.engine.modules.sched.graph import service as sched_graph
+from headrace.engine.modules.sched import service as sched_graph
 from headrace.formats.spec.message import Message
 
 Jobspec = dict[str, Any]

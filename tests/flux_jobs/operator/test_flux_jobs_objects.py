@@ -24,7 +24,7 @@ def there(body: Object) -> Object:
 
 
 def planned(job: Object, most: int = 0) -> PodPlan:
-    return objects.plan(objects.cluster_of(job, most), ID, "cluster.local")
+    return objects.plan(objects.cluster_of(job, most), service=f"headrace-{ID}", domain="cluster.local")
 
 
 def test_the_secret_belongs_to_the_job_and_has_plan_and_keys() -> None:

@@ -182,7 +182,7 @@ def test_a_secret_of_another_job_is_not_taken() -> None:
     other = admitted()
     other["metadata"]["name"] = "other"
     made = world.create(other)
-    plan = objects.plan(objects.cluster_of(made, 0), ID, "cluster.local")
+    plan = objects.plan(objects.cluster_of(made, 0), service=f"headrace-{ID}", domain="cluster.local")
     world.server.add(SECRETS, "ns", objects.secret(made, fresh_keys(), plan))
     world.create(admitted())
     world.settle()

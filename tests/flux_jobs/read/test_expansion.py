@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.flux_jobs.read.expansion import expand
+from headrace.flux_jobs.read.cluster import expand
 
 VARIABLES = {"A": "a", "EMPTY": "", "REF": "$(A)", "a b": "blank"}
 

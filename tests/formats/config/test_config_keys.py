@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.modules.sched.graph.settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
+from headrace.engine.modules.sched.settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 from headrace.formats.config.files import ConfigError
-from headrace.formats.config.foreign import FOREIGN
 from headrace.formats.config.keys import RefusedTable, attributes, check, warnings
+from headrace.formats.config.schema import FOREIGN
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -8,11 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from headrace.formats.plots import scale
-from headrace.formats.plots.bars import bars, histogram
-from headrace.formats.plots.box import box, quartiles
-from headrace.formats.plots.chart import SMALL, WIDE, Axis
-from headrace.formats.plots.lines import Series, area, line
-from headrace.formats.plots.style import CSS
+from headrace.formats.plots.chart import CSS, SMALL, WIDE, Axis, Series, area, bars, box, histogram, line, quartiles
 
 X, Y = Axis("time", scale.length), Axis("jobs")
 CLOCK = Axis("time", scale.clock, scale.clock_ticks)

@@ -5,7 +5,7 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.formats.plots.escape import escape
+from headrace.formats.plots.chart import escape
 
 
 @given(st.text(st.sampled_from("&<>\"'; aé\n")))

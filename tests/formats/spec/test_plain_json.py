@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.formats.spec import plain_json
+from headrace.formats.spec.plain_json import as_json, kind_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -77,3 +80,39 @@ def test_package_json_is_not_imported_for_what_is_plain() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"
+
+
+def test_dates_and_times_become_text_and_the_rest_stays() -> None:
+    moment = datetime.datetime(1979, 5, 27, 7, 32, tzinfo=datetime.timezone.utc)
+    given = {"a": {"day": moment.date()}, "b": [moment.time(), [moment]], "c": [1, 2.5, "x", True, {}]}
+    assert as_json(given) == {
+        "a": {"day": "1979-05-27"},
+        "b": ["07:32:00", ["1979-05-27T07:32:00+00:00"]],
+        "c": [1, 2.5, "x", True, {}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [({"a": {"b": float("inf")}}, "a.b"), ({"a": [{"b": float("nan")}]}, "a[0].b")]
+)
+def test_a_number_that_json_has_not_is_refused_with_its_key(table: dict[str, object], key: str) -> None:
+    with pytest.raises(ValueError, match="must be a finite number") as refused:
+        as_json(table)
+    assert str(refused.value).startswith(f"{key}: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "missing or null"),
+        ({}, "an object"),
+        ([], "an array"),
+        ("", "a string"),
+        (True, "a boolean"),
+        (1, "a number"),
+        (0.5, "a number"),
+        (b"", "bytes"),
+    ],
+)
+def test_a_value_is_named_as_json_names_it(value: Any, kind: str) -> None:
+    assert kind_of(value) == kind

@@ -6,7 +6,6 @@ from headrace.formats.spec.rset_groups import (
     cores_from_0,
     difference,
     intersection,
-    of_kind,
     united,
 )
 
@@ -33,7 +32,6 @@ def test_a_rank_goes_with_its_last_child_but_one_that_never_had_any_is_still_in_
 def test_groups_that_become_equal_are_one() -> None:
     groups = {cores(0b11, 0b1): 0b1, cores(0b1100, 0b1): 0b10, cores(0, 0b1): 0b100}
     assert cores_from_0(groups) == {cores(0b11, 0b1): 0b11, cores(0, 0b1): 0b100}
-    assert of_kind(groups, "gpu") == {cores(0, 0b1): 0b111}
 
 
 def test_groups_are_listed_by_their_first_rank() -> None:

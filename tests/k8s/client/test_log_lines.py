@@ -38,9 +38,9 @@ def test_after_a_cut_at_any_byte_each_line_is_there_once(second_cut: int) -> Non
         lines = Lines()
         found = lines.new_of(STREAM[:cut])
         assert TEXT.startswith(found)
-        lines.again()
+        lines.restart()
         found += lines.new_of(stream_since(lines.since)[:second_cut])
-        lines.again()
+        lines.restart()
         found += lines.new_of(stream_since(lines.since))
         assert found == TEXT, cut
 
@@ -55,7 +55,7 @@ def test_what_has_no_stamp_is_passed_on_as_it_is() -> None:
     lines = Lines()
     told = b"2026-01-01T00:00:01Z one\nunable to retrieve container logs\n12\n"
     assert lines.new_of(told) == b"one\nunable to retrieve container logs\n12\n"
-    lines.again()
+    lines.restart()
     assert lines.new_of(b"2026-01-01T00:00:01Z one\nno\n") == b"no\n"
 
 
@@ -63,5 +63,5 @@ def test_lines_that_the_kubelet_no_longer_has_are_not_taken_for_new_ones() -> No
     """Its log was rotated: of the last second only the last line is left."""
     lines = Lines()
     lines.new_of(b"2026-01-01T00:00:01.1Z one\n2026-01-01T00:00:01.2Z two\n")
-    lines.again()
+    lines.restart()
     assert lines.new_of(b"2026-01-01T00:00:01.2Z two\n2026-01-01T00:00:01.3Z three\n") == b"three\n"

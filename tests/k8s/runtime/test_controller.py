@@ -15,7 +15,7 @@ from headrace.formats.exposition.metrics import Metrics
 from headrace.k8s.objects.kinds import CONFIG_MAPS, JOBS, SERVICES
 from headrace.k8s.runtime.api import ApiError
 from headrace.k8s.runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
-from headrace.k8s.runtime.desired import Observed, Outcome
+from headrace.k8s.runtime.steps import Observed, Outcome
 from headrace.k8s.runtime.watches import Selection
 from waiting import until_in_loop
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.k8s.objects.kinds import CONFIG_MAPS, JOBS
-from headrace.k8s.runtime.desired import Observed, steps_towards
-from headrace.k8s.runtime.steps import Apply, Create, Delete, Step
+from headrace.k8s.runtime.steps import Apply, Create, Delete, Observed, Step, steps_towards
 
 Object = dict[str, Any]
 ITEM = {"metadata": {"name": "sum", "uid": "u"}}

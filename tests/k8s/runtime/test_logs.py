@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from headrace.k8s.runtime.logs import JsonLines, TextLines
+from headrace.k8s.runtime.program import JsonLines, TextLines
 
 
 def record(**extra: object) -> logging.LogRecord:

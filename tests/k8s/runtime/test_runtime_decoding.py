@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.k8s.runtime.decoding import KEPT_LEVELS, decoded
+from headrace.k8s.runtime.api import KEPT_LEVELS, decoded
 
 
 def nested(levels: int, inside: str = "1") -> str:

@@ -13,10 +13,10 @@ from http_api import HttpApi, run
 
 from headrace.cluster_queue.controller import trimmed_workload
 from headrace.k8s.objects.kinds import PODS
-from headrace.k8s.runtime import reflector as reflector_module
+from headrace.k8s.runtime import watches as reflector_module
 from headrace.k8s.runtime.api import Api
 from headrace.k8s.runtime.cache import Cache
-from headrace.k8s.runtime.reflector import Reflector
+from headrace.k8s.runtime.watches import Reflector
 from waiting import until_in_loop
 
 Object = dict[str, Any]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from headrace.k8s.objects.kinds import CONFIG_MAPS, JOBS
 from headrace.k8s.runtime.admission.reviews import Handler, Review, Verdict
 from headrace.k8s.runtime.controller import Controller, Shared
-from headrace.k8s.runtime.desired import Observed, Outcome
 from headrace.k8s.runtime.events import Report
+from headrace.k8s.runtime.steps import Observed, Outcome
 from headrace.k8s.runtime.watches import Selection
 
 LABEL = "example.org/hostfile"

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from helm import by_helm, by_these_words, named, program, written
 
-from headrace.programs.cluster_queue.helm_chart import helm_chart, values_schema
-from headrace.programs.cluster_queue.install import Install, check, objects
+from headrace.programs.cluster_queue.install import Install, check
+from headrace.programs.cluster_queue.package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -63,7 +63,7 @@ def values_of(install: Install) -> Object:
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    return written(helm_chart(), tmp_path)
+    return written(PACKAGE.chart(), tmp_path)
 
 
 @pytest.mark.parametrize("renderer", ["these words", "Helm"])
@@ -71,21 +71,21 @@ def chart(tmp_path: Path) -> Path:
 def test_the_chart_makes_the_same_objects(install: Install, renderer: str, chart: Path) -> None:
     values = values_of(install)
     check(install)
-    jsonschema.validate(values, values_schema())
+    jsonschema.validate(values, PACKAGE.values_schema())
     if renderer == "Helm":
         made = by_helm(values, install.namespace, chart)
     else:
-        made = by_these_words(helm_chart(), values, install.namespace)
+        made = by_these_words(PACKAGE.chart(), values, install.namespace)
     for one in made:
         if one["kind"] == "CustomResourceDefinition":
             assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     # The chart's namespace is Helm's to make.
-    wanted = {key: one for key, one in named(objects(install)).items() if key[0] != "Namespace"}
+    wanted = {key: one for key, one in named(PACKAGE.objects(install)).items() if key[0] != "Namespace"}
     assert named(made) == wanted and len(made) == len(wanted)
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_install_file() -> None:
-    assert yaml.safe_load(helm_chart()["values.yaml"]) == values_of(Install())
+    assert yaml.safe_load(PACKAGE.chart()["values.yaml"]) == values_of(Install())
 
 
 @pytest.mark.parametrize("choice", WRONG)
@@ -93,7 +93,7 @@ def test_values_that_do_not_go_together_are_refused_as_choices_are(choice: Objec
     with pytest.raises(ValueError):
         check(Install(**choice))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(values_of(Install(**choice)), values_schema())
+        jsonschema.validate(values_of(Install(**choice)), PACKAGE.values_schema())
 
 
 @pytest.mark.parametrize("text", ['x"y', "x\\y", "x\ny: z", "x y"])
@@ -108,7 +108,7 @@ def test_a_text_that_would_not_be_itself_between_quotes_is_refused(text: str) ->
     ]
     for values in given:
         with pytest.raises(jsonschema.ValidationError, match="does not match"):
-            jsonschema.validate(values, values_schema())
+            jsonschema.validate(values, PACKAGE.values_schema())
 
 
 def test_helm_finds_nothing_wrong_with_the_chart(chart: Path) -> None:

@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 from headrace.cluster_queue.workloads import KINDS
-from headrace.programs.cluster_queue.install import Install, check, objects
+from headrace.programs.cluster_queue.install import Install, check
+from headrace.programs.cluster_queue.package import PACKAGE
 
 
 def one(kind: str, install: Install | None = None, name: str = "headrace-fluxqueue") -> dict:
     (found,) = (
-        item for item in objects(install or Install()) if (item["kind"], item["metadata"]["name"]) == (kind, name)
+        item
+        for item in PACKAGE.objects(install or Install())
+        if (item["kind"], item["metadata"]["name"]) == (kind, name)
     )
     return found
 
@@ -43,7 +46,7 @@ def test_the_roles_may_delete_pods_and_what_is_ours_alone_and_may_not_read_all_s
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
     assert patched == {
         "pods",
-        *("jobs", "jobsets", "mpijobs", "trainjobs", "miniclusters"),
+        *(one.kind.plural for one in KINDS.values() if one.suspend),
         "fluxjobs",
         "fluxjobs/status",
         "fluxqueues/status",

@@ -11,7 +11,8 @@ from typing import Any, cast
 from headrace.k8s.objects.kinds import Kind
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Removal
 from headrace.k8s.runtime.api import Api, ApiError, Listing
-from headrace.programs.cluster_queue.install import Install, objects
+from headrace.programs.cluster_queue.install import Install
+from headrace.programs.cluster_queue.package import PACKAGE
 from headrace.programs.cluster_queue.uninstall import declared, uninstall
 
 Object = dict[str, Any]
@@ -29,7 +30,7 @@ def test_each_object_of_each_install_is_known_by_its_label_and_name() -> None:
         ("", "Secret", "headrace-fluxqueue-webhook"),
     }
     for strict, grpc, claim in product((True, False), (True, False), ("", "disk")):
-        for one in objects(Install(namespace="tools", strict=strict, grpc=grpc, store_claim=claim)):
+        for one in PACKAGE.objects(Install(namespace="tools", strict=strict, grpc=grpc, store_claim=claim)):
             assert key(one) in known or one["kind"] == NAMESPACE
             labels = one["metadata"].get("labels") or {}
             assert one["kind"] == DEFINITION or labels["app.kubernetes.io/name"] == "headrace-fluxqueue"
@@ -113,7 +114,7 @@ def test_pods_that_the_queue_would_bind_go_to_their_node_or_are_made_anew() -> N
         ("delete", "replica", ""),
         ("patch", "of-fluence", ""),
     ]
-    left = {name: one.why for one in removal.left for name in one.objects}
+    left = {name: one.why for one in removal.remaining for name in one.objects}
     assert left.keys() == {"pod/alone (namespace team)", "pod/marked (namespace team)"}
     assert all("no other scheduler than FluxionScheduler" in why for why in left.values())
     assert sorted(one.name for one in removal.released) == ["of-fluence", "placed", "replica"]
@@ -125,7 +126,7 @@ def test_what_has_changed_is_tried_again_and_what_is_refused_is_told() -> None:
     removal = removed(server)
     assert [name for _, name, _ in server.writes].count("changes") == 5
     assert [name for _, name, _ in server.writes].count("forbidden") == 1
-    assert [str(one) for one in removal.left] == [
+    assert [str(one) for one in removal.remaining] == [
         "pod/forbidden (namespace team): forbidden is refused",
         "pod/changes (namespace team): changes is refused",
     ]
@@ -135,5 +136,5 @@ def test_a_pod_that_its_user_has_put_on_hold_is_not_released() -> None:
     server = Server(pod("held", annotations={"fluxqueue/hold": "true"}), pod("free"))
     removal = removed(server)
     assert [name for _, name, _ in server.writes] == ["free"]
-    (left,) = removal.left
+    (left,) = removal.remaining
     assert left.objects == ("pod/held (namespace team)",) and "kubectl patch pod NAME" in left.why

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from helm import by_helm, by_these_words, named, program, written
 
-from headrace.programs.operator.helm_chart import VALUES, helm_chart, values_schema
-from headrace.programs.operator.install import Install, objects
+from headrace.programs.operator.install import Install
+from headrace.programs.operator.package import PACKAGE
 from programs.operator.test_install_objects import VARIANTS
 
 Object = dict[str, Any]
@@ -37,7 +37,7 @@ def values_of(install: Install) -> Object:
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    return written(helm_chart(), tmp_path)
+    return written(PACKAGE.chart(), tmp_path)
 
 
 @pytest.mark.parametrize("renderer", ["these words", "Helm"])
@@ -47,22 +47,22 @@ def test_the_chart_makes_the_same_objects(install: Install, renderer: str, chart
     if renderer == "Helm":
         made = by_helm(values, install.namespace, chart)
     else:
-        made = by_these_words(helm_chart(), values, install.namespace)
+        made = by_these_words(PACKAGE.chart(), values, install.namespace)
     for one in made:
         if one["kind"] == "CustomResourceDefinition":
             assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     # The chart's namespace is Helm's to make.
-    wanted = {key: one for key, one in named(objects(install)).items() if key[0] != "Namespace"}
+    wanted = {key: one for key, one in named(PACKAGE.objects(install)).items() if key[0] != "Namespace"}
     assert named(made) == wanted and len(made) == len(wanted)
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_install_file() -> None:
-    assert yaml.safe_load(helm_chart()["values.yaml"]) == values_of(Install())
+    assert yaml.safe_load(PACKAGE.chart()["values.yaml"]) == values_of(Install())
 
 
 def test_each_value_has_a_default_that_fits_its_schema_and_a_sentence() -> None:
-    schema = values_schema()
-    for one in VALUES:
+    schema = PACKAGE.values_schema()
+    for one in PACKAGE.values:
         inside = schema
         for word in one.name.split("."):
             assert inside["additionalProperties"] is False
@@ -84,7 +84,7 @@ BREAKS = ['x"y', "x\\y", "x\ny: z", "x y"]
 
 @pytest.mark.parametrize("text", BREAKS)
 def test_a_text_that_would_not_be_itself_between_quotes_is_refused(text: str) -> None:
-    texts = [one for one in VALUES if one.schema["type"] in ("string", "array")]
+    texts = [one for one in PACKAGE.values if one.schema["type"] in ("string", "array")]
     assert len(texts) >= 6
     for one in texts:
         *parents, last = one.name.split(".")
@@ -92,7 +92,7 @@ def test_a_text_that_would_not_be_itself_between_quotes_is_refused(text: str) ->
         for parent in reversed(parents):
             given = {parent: given}
         with pytest.raises(jsonschema.ValidationError, match="does not match"):
-            jsonschema.validate(given, values_schema())
+            jsonschema.validate(given, PACKAGE.values_schema())
 
 
 @pytest.mark.parametrize(

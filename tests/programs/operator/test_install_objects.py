@@ -20,8 +20,8 @@ from headrace.k8s.runtime.admission.server import tls_context, use_pair
 from headrace.k8s.runtime.api import Api
 from headrace.minicluster.api.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
 from headrace.minicluster.operator.names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
-from headrace.programs.operator.install import AUTHORITY, Install, objects
-from headrace.programs.operator.install_files import install_file, kustomize_base, kustomize_metrics_api
+from headrace.programs.operator.install import AUTHORITY, Install
+from headrace.programs.operator.package import PACKAGE, kustomize_metrics_api
 from waiting import until_in_loop
 
 CONFIGURATIONS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
@@ -41,7 +41,7 @@ VARIANTS = [
 
 
 def by_kind(install: Install, *kinds: str) -> list[dict[str, Any]]:
-    return [one for one in objects(install) if one["kind"] in kinds]
+    return [one for one in PACKAGE.objects(install) if one["kind"] in kinds]
 
 
 def rules(install: Install, *kinds: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
@@ -220,7 +220,7 @@ def test_of_jobs_only_labelled_ones_are_reviewed() -> None:
 
 def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path) -> None:
     """By who has the caBundle of before and who has the one of after, whichever of the two ends is first."""
-    manager = CertManager(objects(Install(cert_manager=True)))
+    manager = CertManager(PACKAGE.objects(Install(cert_manager=True)))
     for name in (AUTHORITY, WEBHOOK):
         manager.issue(name)
     manager.mount(WEBHOOK, tmp_path)
@@ -259,16 +259,8 @@ def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path
 # --- the files
 
 
-def test_the_install_file_and_the_kustomize_base_hold_all_objects() -> None:
-    assert list(yaml.safe_load_all(install_file(Install()))) == objects(Install())
-    files = kustomize_base()
-    listed = yaml.safe_load(files.pop("kustomization.yaml"))["resources"]
-    assert listed == list(files)
-    assert [one for name in listed for one in yaml.safe_load_all(files[name])] == objects(Install())
-
-
 def test_the_kustomize_component_adds_what_the_metrics_api_needs() -> None:
-    base, wanted = objects(Install()), objects(Install(metrics_api=True))
+    base, wanted = PACKAGE.objects(Install()), PACKAGE.objects(Install(metrics_api=True))
     files = kustomize_metrics_api()
     (patch,) = yaml.safe_load(files["kustomization.yaml"])["patches"]
     (change,) = json.loads(patch["patch"])

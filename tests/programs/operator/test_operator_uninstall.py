@@ -6,7 +6,8 @@ from itertools import product
 from typing import Any
 
 from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE
-from headrace.programs.operator.install import Install, objects
+from headrace.programs.operator.install import Install
+from headrace.programs.operator.package import PACKAGE
 from headrace.programs.operator.uninstall import declared
 
 SWITCHES = ("view_as_volume", "webhook", "cert_manager", "trainer", "metrics_api")
@@ -20,7 +21,7 @@ def test_each_object_of_each_install_is_known_by_its_label_and_name() -> None:
     known = {key(one) for one in declared()}
     for chosen in product((True, False), repeat=len(SWITCHES)):
         for where in ({}, {"watched": ("a", "b"), "flux_operator_namespace": "c", "network_policies": ("a",)}):
-            for one in objects(Install(namespace="tools", **dict(zip(SWITCHES, chosen, strict=True)), **where)):
+            for one in PACKAGE.objects(Install(namespace="tools", **dict(zip(SWITCHES, chosen, strict=True)), **where)):
                 assert key(one) in known or one["kind"] == NAMESPACE
                 labels = one["metadata"].get("labels") or {}
                 assert one["kind"] == DEFINITION or labels["app.kubernetes.io/name"] == "headrace-operator"

@@ -26,7 +26,10 @@ INNER = {"flux.job.validator.validator": "flux.job.validator", "flux.uri.uri": "
 RECORDED: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/data/bindings/reference.json").read_text())
 REFERENCE = {INNER.get(module, module): entries for module, entries in RECORDED.items()}
 MANUAL = (
-    (ROOT / "docs/user/options.md").read_text(encoding="utf-8").partition("Of `import flux`")[2].partition("## ")[0]
+    (ROOT / "docs/user/options.md")
+    .read_text(encoding="utf-8")
+    .partition("parts of `import flux` are")[2]
+    .partition("## ")[0]
 )
 ABSENT_MODULES = re.findall(r"`(flux\.[\w.]+)`(?! is there)", MANUAL)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.wire.query import QueryError
 from headrace.wire.query.conf_option import merge, read_path
-from headrace.wire.query.errors import QueryError
 
 names = st.sampled_from("abc")
 paths = st.lists(names, min_size=1, max_size=3)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.formats.spec.eventlog import Event, decode
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.eventlog_format import Formatter, matches, split_match, text
 
 LOG = [

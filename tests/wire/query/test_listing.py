@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.wire.query import listing
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError, listing
 from headrace.wire.query.listing import Query
 from scripted import Answers
 

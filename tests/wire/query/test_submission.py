@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.wire.query import submission
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError, submission
 
 
 def options(**given: Any) -> SimpleNamespace:
@@ -40,6 +39,14 @@ def test_what_is_deprecated_is_told_to_who_asks() -> None:
     submission.finish(spec, options(dependency=["after:f1", "afterok:f2"]), said.append)
     assert said == ["dependency scheme 'after' is deprecated, use 'afterstart'"]
     assert [one["scheme"] for one in spec["attributes"]["system"]["dependencies"]] == ["after", "afterok"]
+
+
+def test_dependencies_replace_those_of_before_and_a_begin_time_is_one_of_them() -> None:
+    spec = jobspec()
+    for job in ("f1", "f2"):
+        submission.finish(spec, options(dependency=[f"afterok:{job}"], begin_time="+1h"), print)
+        first, second = spec["attributes"]["system"]["dependencies"]
+        assert first == {"scheme": "afterok", "value": job} and second["scheme"] == "begin-time"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def _install_files(source: Source, places: Places) -> None:
     """Write install files, kustomize bases and charts. Raises ReleaseError if `deploy/` is not what the wheel makes."""
     deploy = places.tree / "deploy"
     made = places.work / "deploy"
-    run(places.contents / "python", "-m", "headrace.programs.cluster_queue.install_files", made, cwd=places.work)
+    run(places.contents / "python", "-m", "headrace.programs.install_files", made, cwd=places.work)
     if different := _differences(filecmp.dircmp(deploy, made)):
         raise ReleaseError(f"deploy/{different[0]} is not up to date: `make install-files`, commit, and tag anew")
     for chart in CHARTS:

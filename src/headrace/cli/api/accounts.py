@@ -9,7 +9,7 @@ import sys
 import time
 
 from headrace.cli.common.errors import missing_extra
-from headrace.cli.common.table import printable
+from headrace.cli.common.named_formats import printable
 
 # The values of --auth by which there are several users.
 SEVERAL = ("users", "proxy", "pam")

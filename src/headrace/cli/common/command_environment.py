@@ -1,4 +1,4 @@
-"""The environment that the driver gives to commands: search paths that begin with this installation's folders.
+"""The environment of commands: search paths, and the instance that `flux -p` and `flux -r` choose.
 
 Each path list is made of `FLUX_..._PREPEND`, this installation's folder and the value that was inherited, in this order
 and without repetitions (flux-environment(7)), so that a `flux` of another installation inside finds its own parts first
@@ -7,6 +7,7 @@ and ours behind them.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -15,6 +16,9 @@ from headrace.wire.client.installation import FOLDERS, is_in_view
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, MutableMapping
+
+    from headrace.wire.client.handle import Handle
+
 
 # variable: (variable whose folders go to the front, name of our folder)
 _LISTS = {
@@ -62,3 +66,36 @@ def show() -> None:
 def _joined(parts: List[str]) -> str:
     """A path list of the parts that are not empty, each at its first place."""
     return ":".join([part for part in dict.fromkeys(parts) if part])
+
+
+def retarget(hops: str) -> None:
+    """Point FLUX_URI at the parent ("p", one hop a letter) or at the root instance ("r")."""
+    from headrace.wire.client.handle import Handle
+
+    while hops:
+        handle = Handle()
+        try:
+            parent = handle.attr_get("parent-uri")
+            # This instance is a job of its parent: the KVS namespace that this job has there.
+            namespace = _optional(handle, "parent-kvs-namespace")
+        except OSError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            return
+        finally:
+            handle.close()
+        os.environ["FLUX_URI"] = parent
+        os.environ.pop("FLUX_KVS_NAMESPACE", None)
+        if namespace:
+            os.environ["FLUX_KVS_NAMESPACE"] = namespace
+        if hops != "r":
+            hops = hops[1:]
+
+
+def _optional(handle: Handle, name: str) -> str:
+    try:
+        return handle.attr_get(name)
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        return ""

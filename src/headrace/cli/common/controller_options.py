@@ -71,8 +71,7 @@ def run_until_stopped(options: Namespace, serve: Callable[[Serving], Coroutine[A
     import asyncio
 
     from headrace.k8s.runtime.credentials import CredentialsError
-    from headrace.k8s.runtime.logs import log_to_stderr
-    from headrace.k8s.runtime.program import Serving
+    from headrace.k8s.runtime.program import Serving, log_to_stderr
 
     log_to_stderr(options.log_format, options.log_level)
     try:

@@ -46,9 +46,9 @@ class QuickParser:
         values = self._quick(argv)
         if values is not None:
             return Arguments(values)
-        return self.whole().parse_args(argv)
+        return self.full_parser().parse_args(argv)
 
-    def whole(self) -> Parser:
+    def full_parser(self) -> Parser:
         """The argparse parser with the same options."""
         full = self._full()
         for names, settings in self._added:

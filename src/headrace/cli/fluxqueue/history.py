@@ -5,7 +5,8 @@ with the user's own rights.
 from __future__ import annotations
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.fluxqueue import cluster, store_options
+from headrace.cli.fluxqueue import cluster
+from headrace.cli.fluxqueue import options as shared
 from headrace.cli.mini.kube import add_cluster
 from headrace.formats.spec import duration
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-def add_arguments(parser: Parser) -> None:
-    store_options.add_to(parser)
+def add_arguments(parser: Parser, _name: str = "") -> None:
+    shared.add_store(parser)
     add_cluster(parser)
     parser.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")
     parser.add_argument("--by", choices=("namespace", "width", "queue"), default="", help="A line for each of these")
@@ -33,7 +34,7 @@ def main(options: Namespace) -> int:
         duration.parse(options.since)
     except duration.DurationError as exc:
         raise CommandError(f"--since: {exc}") from None
-    store = store_options.store_of(options)
+    store = shared.store_of(options)
     if store is None:
         return cluster.asked(options, _from_queue)
     if options.namespace or options.kubeconfig or options.context:

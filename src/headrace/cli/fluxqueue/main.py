@@ -1,8 +1,8 @@
 """`headrace fluxqueue COMMAND`: the queue for all pods of a cluster, what installs it, gRPC matching, and what its
 users see of it (as a plugin `kubectl fluxqueue`).
 
-Each command has a file of its own in this package, with `add_arguments(parser)` and `main(options) -> int`; only the
-one that is run is imported.
+A command is in a file of this package, with `add_arguments(parser, name)` and `main(options) -> int`; only the file of
+the command that is run is imported.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ PREFIX = "headrace-fluxqueue: "
 # What the program is called in usage: as a plugin `kubectl fluxqueue`.
 _program = "headrace fluxqueue"
 
-# The name of each command and its line in the help.
+# The name of each command, its file, and its line in the help.
 COMMANDS = {
-    "run": "Run the queue until it is told to stop",
-    "manifests": "Print the objects that install the queue",
-    "uninstall": "Remove the queue from a cluster, and release what waits in it",
-    "match": "Serve gRPC matching on the graph that a client sends",
-    "history": "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
-    "list": "List what waits and runs, each queue in its order",
-    "why": "Tell why a job waits, and what is known of its start",
-    "nodes": "List the nodes of the queues with what is free of them",
-    "graph": "Print the graph that a queue plans with",
-    "hold": "Keep a job that waits out of the order",
-    "release": "Put a job that is on hold back into its place",
+    "run": ("serve", "Run the queue until it is told to stop"),
+    "manifests": ("install", "Print the objects that install the queue"),
+    "uninstall": ("install", "Remove the queue from a cluster, and release what waits in it"),
+    "match": ("serve", "Serve gRPC matching on the graph that a client sends"),
+    "history": (
+        "history",
+        "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
+    ),
+    "list": ("cluster", "List what waits and runs, each queue in its order"),
+    "why": ("cluster", "Tell why a job waits, and what is known of its start"),
+    "nodes": ("cluster", "List the nodes of the queues with what is free of them"),
+    "graph": ("cluster", "Print the graph that a queue plans with"),
+    "hold": ("cluster", "Keep a job that waits out of the order"),
+    "release": ("cluster", "Put a job that is on hold back into its place"),
 }
 
 
@@ -44,11 +47,11 @@ def _parser(chosen: str = "") -> Parser:
         description="Run the queue in which the pods of labelled namespaces wait, install it, or ask what it does",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    for name, text in COMMANDS.items():
+    for name, (file, text) in COMMANDS.items():
         one = commands.add_parser(name, prog=f"{_program} {name}", help=text, description=text)
         if chosen in (name, ""):
-            module = import_module(f"headrace.cli.fluxqueue.{name}")
-            module.add_arguments(one)
+            module = import_module(f"headrace.cli.fluxqueue.{file}")
+            module.add_arguments(one, name)
             one.set_defaults(run=module.main)
     return parser
 

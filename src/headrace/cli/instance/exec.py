@@ -269,11 +269,11 @@ class _Exec:
     def _lines_of(self, rank: int, stream: str, data: bytes, ended: bool) -> bytes:
         """The lines that are whole now, each after its rank if that is wanted; at the end of the stream also one that
         is not."""
-        whole, newline, rest = (self._lines.pop((rank, stream), b"") + data).rpartition(b"\n")
+        complete, newline, rest = (self._lines.pop((rank, stream), b"") + data).rpartition(b"\n")
         if rest and not ended and len(rest) < _LONGEST:
             self._lines[rank, stream] = rest
             rest = b""
-        text = whole + newline + rest
+        text = complete + newline + rest
         if not self.label or not text:
             return text
         label = f"{rank}: ".encode()

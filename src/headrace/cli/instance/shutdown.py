@@ -1,4 +1,6 @@
-"""`flux shutdown`: stop an instance, showing its log until it is gone."""
+"""The end of an instance: `flux shutdown` stops one, showing its log until it is gone; `flux admin cleanup-push` adds
+commands that run when the initial program has ended.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.getopts import Command
+from headrace.cli.common.getopts import Command, dispatch
 from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
 
     from headrace.cli.common.getopts import Options
 
-PREFIX = "flux-shutdown: "
 
-_COMMAND = Command(
+PREFIX = "flux-{name}: "
+
+_SHUTDOWN = Command(
     "flux-shutdown",
     "[OPTIONS] [TARGET]",
     "End an instance: its jobs are canceled first",
@@ -33,8 +36,8 @@ _COMMAND = Command(
 _INFO, _WARNING, _DEBUG = 6, 4, 7
 
 
-def main(argv: List[str]) -> int:
-    options = _COMMAND.parse(argv)
+def _shutdown(argv: List[str]) -> int:
+    options = _SHUTDOWN.parse(argv)
     operands = options.need(0, 1)
     if operands:
         from headrace.wire.query.uri import resolve
@@ -69,7 +72,7 @@ def _set_dump(handle: Handle, options: Options) -> None:
     except OSError as exc:
         raise CommandError(f"error setting content.dump: {exc.strerror}") from None
     if path:
-        sys.stderr.write(f"{PREFIX}shutdown will dump KVS to {path} (this may take some time)\n")
+        sys.stderr.write(f"flux-shutdown: shutdown will dump KVS to {path} (this may take some time)\n")
 
 
 def _follow(handle: Handle, request: Dict[str, Any]) -> int:
@@ -84,3 +87,26 @@ def _follow(handle: Handle, request: Dict[str, Any]) -> int:
         if exc.errno not in (errno.ECONNRESET, errno.EPIPE):
             raise CommandError(str(exc.strerror)) from None
     return 0
+
+
+_ADMIN = {"cleanup-push": ("Add commands that run when the initial program has ended", None)}
+_PUSH = Command(
+    "flux-admin cleanup-push",
+    "[COMMAND ARGS...]",
+    "Add a command to run at cleanup, or each line of standard input as one",
+    (),
+)
+
+
+def _admin(argv: List[str]) -> int:
+    _name, rest = dispatch("flux-admin", argv, _ADMIN)
+    words = _PUSH.parse(rest, stop_early=True).need(0)
+    commands = [" ".join(words)] if words else [line.strip() for line in sys.stdin if line.strip()]
+    # Each is put in front of those before; lines of one call run as they were given.
+    body = {"name": "cleanup", "commands": commands[::-1]}
+    Handle().rpc("runat.push", body).get()
+    return 0
+
+
+def main(argv: List[str], name: str) -> int:
+    return _admin(argv) if name == "admin" else _shutdown(argv)

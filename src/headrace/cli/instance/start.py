@@ -1,4 +1,8 @@
-"""`flux start`: an instance in this process, or `--test-size=N` brokers on this machine, around a command."""
+"""`flux start` and `flux broker`.
+
+`start` runs an instance in this process, or `--test-size=N` brokers on this machine, around a command; `broker` is one
+broker of an instance.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ if TYPE_CHECKING:
 
     from headrace.cli.common.arguments import Parser
 
-PREFIX = "flux-start: "
+
+PREFIX = "flux-{name}: "
 
 
 def _full_parser() -> Parser:
@@ -92,7 +97,7 @@ def _parser() -> QuickParser:
 _OF_TESTS = ("hosts", "rundir", "rundir_cleanup", "exit_mode", "exit_timeout", "start_mode", "pmi_clique")
 
 
-def main(argv: List[str]) -> int:
+def _start(argv: List[str]) -> int:
     line, words = broker_words.split(argv)
     options = _parser().parse_args(line)
     given = list(options.command)
@@ -204,7 +209,7 @@ def _check_test_options(options: Namespace) -> None:
 
 
 def _system_configuration() -> str:
-    from headrace.wire.query.builtin import CONFDIR
+    from headrace.wire.client.installation import CONFDIR
 
     return os.path.join(CONFDIR, "system", "conf.d")
 
@@ -263,3 +268,38 @@ def _show(options: Namespace, broker_argv: List[str], command: List[str]) -> Non
 def broker_error(text: str) -> CommandError:
     # Real Flux's broker, not its start command, is what refuses these; users and tests look for its name.
     return CommandError(f"flux-broker: {text}", 1, bare=True)
+
+
+def _broker(argv: List[str]) -> int:
+    from headrace.cli.common.arguments import BrokerParser
+
+    parser = BrokerParser("broker")
+    broker_options(parser)
+    parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
+    options = parser.parse_args(argv)
+
+    from headrace.engine.broker import bare_imports
+
+    bare_imports.load_small()
+    bare_imports.load_asyncio()
+    from headrace.engine.broker.launch import launch
+    from headrace.engine.broker.launch import options as launch_options
+    from headrace.formats.config import files as config_files
+
+    path = options.config_path or os.environ.get("FLUX_CONF_DIR")
+    try:
+        return launch.start_here(
+            launch_options.LaunchOptions(
+                attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
+                config=config_files.from_options(path, options.conf),
+                config_path=os.path.abspath(path) if path else "",
+                verbose=options.verbose,
+                command=options.command[1:] if options.command[:1] == ["--"] else options.command,
+            )
+        )
+    except (launch_options.LaunchError, config_files.ConfigError) as exc:
+        raise broker_error(str(exc)) from None
+
+
+def main(argv: List[str], name: str) -> int:
+    return _broker(argv) if name == "broker" else _start(argv)

@@ -166,11 +166,11 @@ def timeleft(argv: List[str]) -> int:
     text = operands[0] if operands else os.environ.get("FLUX_JOB_ID", "")
     expiration = _job_expiration(handle, parse_id(text), text) if text else _instance_expiration(handle)
     unlimited = expiration in (0.0, _NO_EXPIRATION)
-    left = _UNLIMITED if unlimited else max(0.0, expiration - time.time())
+    remaining = _UNLIMITED if unlimited else max(0.0, expiration - time.time())
     if options.has("human"):
-        print("infinity" if unlimited else duration.encode(left))
+        print("infinity" if unlimited else duration.encode(remaining))
     else:
-        print(int(left))
+        print(int(remaining))
     return 0
 
 

@@ -63,7 +63,7 @@ class StatusLine:
         def of_job(call: Rpc) -> None:
             queue = _answer(call).get("job", {}).get("queue", "")
             request = {"name": queue} if queue else {}
-            self._handle.rpc("job-manager.queue-status", request, 0).then(lambda told: of_queue(queue, told))
+            self._handle.rpc("job-manager.queue-status", request, 0).then(lambda status: of_queue(queue, status))
 
         def of_queue(queue: str, call: Rpc) -> None:
             self._asking = False

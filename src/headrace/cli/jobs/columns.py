@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.common.table import printable
+from headrace.cli.common.named_formats import printable
 from headrace.wire.query import job_info
 from headrace.wire.query.format import Format
 

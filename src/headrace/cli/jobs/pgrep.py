@@ -7,9 +7,8 @@ import re
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
+from headrace.cli.common.named_formats import Formats, show
 from headrace.cli.common.quick_arguments import queue_names
-from headrace.cli.common.table import show
 from headrace.cli.jobs import main as jobs
 from headrace.cli.jobs.columns import ask_instances, columns, visible
 from headrace.formats.spec import jobid

@@ -108,8 +108,8 @@ def _stream(handle: Handle, key: str, options: Options) -> Iterator[Any]:
     """The events that are there, which come in portions that may end within a line."""
     rest = b""
     for data in _portions(handle, key, options, STREAM, None):
-        whole, newline, rest = (rest + data).rpartition(b"\n")
-        yield from _events(key, whole + newline)
+        complete, newline, rest = (rest + data).rpartition(b"\n")
+        yield from _events(key, complete + newline)
     yield from _events(key, rest)
 
 
@@ -142,7 +142,7 @@ def _get(argv: List[str]) -> int:
     (key,) = options.need(1, 1)
     formatter = _formatter(options)
     handle = Handle()
-    left = options.get_int("count", 0)
+    remaining = options.get_int("count", 0)
     if options.has("stream") and options.has("watch"):
         # A stream ends with the events that are there, a watch does not end.
         raise CommandError(f"{key}: {os.strerror(errno.EINVAL)}")
@@ -157,8 +157,8 @@ def _get(argv: List[str]) -> int:
             events = _events(key, kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)))
         for event in events:
             eventlog_options.write(_line(formatter, event, options))
-            left -= 1
-            if not left:
+            remaining -= 1
+            if not remaining:
                 break
     except BrokenPipeError:
         raise

@@ -137,9 +137,9 @@ def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
     ):
         if options.has(name):
             flags |= bit
-    left = options.get_int("count", -1)
+    remaining = options.get_int("count", -1)
     call = handle.stream("kvs-watch.lookup", {"key": key, "namespace": space, "flags": flags})
-    while left:
+    while remaining:
         try:
             answer = call.get()
         except OSError as exc:
@@ -148,7 +148,7 @@ def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
             raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
         _print(key, answer["val"], options)
         sys.stdout.flush()
-        left -= 1
+        remaining -= 1
     call.cancel("kvs-watch.cancel")
     return 0
 

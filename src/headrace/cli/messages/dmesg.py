@@ -107,5 +107,5 @@ def local_stamp(text: str) -> str:
 
 def _seconds(text: str) -> float:
     """Seconds since the epoch of `2026-11-21T05:37:24.123456Z`."""
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float("0." + (fraction or "0"))
+    seconds, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) + float("0." + (fraction or "0"))

@@ -96,14 +96,14 @@ def _sub(argv: List[str]) -> int:
         from headrace.formats.spec import duration
 
         timeout = duration.parse(options.get("timeout"))
-    left = options.get_int("count", -1)
-    while left:
+    remaining = options.get_int("count", -1)
+    while remaining:
         event = handle.next_event(timeout)
         if event is None:
             raise CommandError(f"no event within {options.get('timeout')}")
         sys.stdout.write(f"{event.topic}\t{event.text}\n")
         sys.stdout.flush()
-        left -= 1
+        remaining -= 1
     for topic in topics:
         handle.unsubscribe(topic)
     return 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from headrace.cli.mini.file import add_file, load_file
-from headrace.cli.mini.kube import add_cluster, connected
+from headrace.cli.mini.kube import add_cluster, connected, follow_until
 from headrace.cli.mini.program import tell
-from headrace.cli.mini.progress import follow_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     add_cluster(parser)
     waits = parser.add_mutually_exclusive_group()
     waits.add_argument("-w", "--wait", action="store_true", help="Wait for the end, and exit with the job's status")

@@ -1,7 +1,8 @@
-"""Reads the MiniCluster file that a command of `headrace mini` is given, and tells what is wrong in it."""
+"""Reads the file of a MiniCluster, Job, JobSet or TrainJob that a command is given, and reports what is wrong in it."""
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 
@@ -9,9 +10,13 @@ from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Optional
+
     from headrace.cli.common.arguments import Parser
+    from headrace.flux_jobs.read.load import Source as ForeignSource
     from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.validate import Source
+
 
 # What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -70,3 +75,43 @@ def load_file(path: str) -> Source:
             f"not all {spec.size} nodes; tasks: 0 takes them\n"
         )
     return source
+
+
+def add_foreign_file(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="A Job, JobSet or TrainJob in YAML ('-' is standard input)")
+    parser.add_argument(
+        "--runtime",
+        metavar="FILE|NAME",
+        help="The runtime of a TrainJob (default: the one of FILE or of Headrace that it refers to)",
+    )
+
+
+def load_foreign_file(path: str, runtime: Optional[str]) -> ForeignSource:
+    """The cluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
+    from headrace.flux_jobs.read.load import load
+    from headrace.minicluster.api.fields import InvalidMiniCluster
+
+    chosen = None if runtime is None else _runtime(runtime)
+    try:
+        source = load(read_text(path), chosen)
+    except InvalidMiniCluster as exc:
+        raise refusal(path, exc) from None
+    for warning in source.warnings:
+        sys.stderr.write(f"{path}: {warning}\n")
+    return source
+
+
+def _runtime(given: str) -> Any:
+    """The document of a runtime, by its file or its name. Raises CommandError."""
+    from headrace.flux_jobs.read.load import load_runtime
+    from headrace.flux_jobs.read.runtimes import BUILT_IN
+    from headrace.minicluster.api.fields import InvalidMiniCluster
+
+    if given in BUILT_IN and not os.path.exists(given):
+        return BUILT_IN[given]
+    if not os.path.exists(given):
+        raise CommandError(f"--runtime={given}: no such file; by name there are {', '.join(BUILT_IN)}")
+    try:
+        return load_runtime(read_text(given))
+    except InvalidMiniCluster as exc:
+        raise refusal(given, exc) from None

@@ -1,4 +1,4 @@
-"""What the commands of `headrace mini` that talk to Kubernetes share: their options, the connection, its errors."""
+"""What the commands of `headrace mini` that talk to Kubernetes share: options, the connection, its errors, progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.cli.mini.program import in_its_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Coroutine
+    from typing import Any, Callable, Container, Coroutine, Dict
 
     from headrace.cli.common.arguments import Parser
     from headrace.k8s.runtime.api import Api
@@ -64,3 +64,38 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
     except ApiError as exc:
         hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
         raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None
+
+
+async def follow_until(
+    api: Api, cluster: Dict[str, Any], phases: Container[str], say: Callable[[str], None]
+) -> Dict[str, Any]:
+    """The cluster when it is in one of `phases`; `say` gets a line for each change until then.
+
+    Raises CommandError if it is deleted, ApiError.
+    """
+    from headrace.flux_jobs.client.jobs import as_minicluster, with_warning
+    from headrace.k8s.objects.kinds import MINICLUSTERS
+    from headrace.minicluster.client import clusters as client
+    from headrace.minicluster.operator.objects import KINDS
+
+    kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
+    metadata, last_line = cluster["metadata"], ""
+
+    def tell(line: str) -> None:
+        nonlocal last_line
+        if line != last_line:
+            say(line)
+            last_line = line
+
+    def lost(why: str) -> None:
+        tell(f"{why}: trying again")
+
+    async for found in client.follow(api, metadata["namespace"], metadata["name"], lost, kind):
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise CommandError(f"{kind.kind} {metadata['name']} was deleted")
+        if kind is not MINICLUSTERS:
+            found = await with_warning(api, as_minicluster(found))
+        tell(client.progress(found))
+        if client.status_of(found).get("phase") in phases:
+            return found
+    return cluster

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
+
 _OWN = "headrace mini"
 command = _OWN
 

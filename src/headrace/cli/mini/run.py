@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.minicluster.run.local import Result
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     parser.add_argument("--json", action="store_true", help="Print the times as one JSON object on the last line")
     parser.add_argument("-q", "--quiet", action="store_true", help="Print nothing but the job's output")
     add_file(parser)

@@ -6,9 +6,8 @@ import json
 
 from headrace.cli.common.arguments import object_name
 from headrace.cli.common.errors import CommandError
-from headrace.cli.mini.kube import OTHERS, add_cluster, connected
+from headrace.cli.mini.kube import OTHERS, add_cluster, connected, follow_until
 from headrace.cli.mini.program import tell
-from headrace.cli.mini.progress import follow_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
 
-def add_arguments(parser: Parser) -> None:
+def add_arguments(parser: Parser, _name: str = "") -> None:
     add_cluster(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="The clusters of all namespaces")
     parser.add_argument("--json", action="store_true", help="Print JSON")

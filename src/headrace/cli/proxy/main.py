@@ -21,7 +21,7 @@ from headrace.formats.spec.message import RESPONSE, Deframer, Message, frame, re
 from headrace.wire.client.reactor import Reactor
 from headrace.wire.client.transport import connect, split_uri
 from headrace.wire.client.usershell import user_shell
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.uri import resolve
 
 TYPE_CHECKING = False
@@ -204,8 +204,8 @@ class _Proxy:
 
     def _hang_up(self) -> None:
         hang_up = not self.options.has("nohup")
-        told = ", sending SIGHUP to the command" if hang_up else ""
-        sys.stderr.write(f"flux-proxy: lost connection to the broker{told}\n")
+        action = ", sending SIGHUP to the command" if hang_up else ""
+        sys.stderr.write(f"flux-proxy: lost connection to the broker{action}\n")
         if hang_up and self.child is not None:
             self.child.send_signal(signal.SIGHUP)
             self.child.send_signal(signal.SIGCONT)

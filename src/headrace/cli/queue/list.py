@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from headrace.cli.common.arguments import queues_named
-from headrace.cli.common.named_formats import Formats
-from headrace.cli.common.table import layout_of, show
-from headrace.cli.queue.status import status_of
+from headrace.cli.common.named_formats import Formats, layout_of, show
 from headrace.wire.client.handle import NODEID_ANY, Handle
 from headrace.wire.query.color import stdout_colored
-from headrace.wire.query.queue_policy import policy_value, seconds
+from headrace.wire.query.queue_policy import policy_value, seconds, status_of
 from headrace.wire.query.resource_sets import SchedulerResources
 
 TYPE_CHECKING = False

@@ -10,9 +10,9 @@ from argparse import SUPPRESS
 from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
-from headrace.cli.queue.status import status_of
 from headrace.wire.client.handle import Handle
 from headrace.wire.query import color
+from headrace.wire.query.queue_policy import status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ import json
 
 from headrace.cli.common.arguments import queues_named
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
-from headrace.cli.common.table import layout_of, show
-from headrace.cli.resource.sets import given_on_stdin, included
+from headrace.cli.common.named_formats import Formats, layout_of, show
+from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
 from headrace.wire.client.handle import Handle
-from headrace.wire.query.resource_sets import STATES, SchedulerResources
+from headrace.wire.query.resource_sets import STATES, Given, SchedulerResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Dict, List, Tuple
+
 
 _START = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} {ncores:>6} "
 FORMATS = {
@@ -140,3 +140,30 @@ def info(args: Namespace) -> int:
 def R(args: Namespace) -> int:
     print(json.dumps(_merged(args).to_obj()))
     return 0
+
+
+def given_on_stdin() -> Given:
+    """The answer that standard input has as a JSON object, an empty one for nothing. Raises CommandError."""
+    import json
+    import sys
+
+    text = sys.stdin.read()
+    try:
+        answer = json.loads(text) if text.strip() else {}
+    except ValueError as exc:
+        raise CommandError(f"standard input is not JSON: {exc}") from None
+    if not isinstance(answer, dict):
+        raise CommandError("standard input must be a JSON object")
+    return Given(answer)
+
+
+def included(found: ResourceSet, text: str) -> ResourceSet:
+    """The part of a set on the nodes of `--include`: ranks, or hosts. Raises CommandError."""
+    try:
+        return found.select_ranks(Idset.parse(text))
+    except ValueError:
+        pass
+    try:
+        return found.select_hosts(Hostlist.parse(text))
+    except ValueError:
+        raise CommandError(f"--include: invalid targets: {text}") from None

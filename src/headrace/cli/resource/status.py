@@ -6,9 +6,8 @@ from functools import partial
 
 from headrace.cli.common.arguments import queues_named
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
-from headrace.cli.common.table import layout_of, show
-from headrace.cli.resource.sets import given_on_stdin, included
+from headrace.cli.common.named_formats import Formats, layout_of, show
+from headrace.cli.resource.list import given_on_stdin, included
 from headrace.formats.spec.constraint import of_queue
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet

@@ -4,7 +4,7 @@ how long jobs waited. It is one file that loads nothing.
 
 from __future__ import annotations
 
-from headrace.formats.plots.escape import escape
+from headrace.formats.plots.chart import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def page(
     """The page. `rows` are figures by label, one for each of `columns`; `outcomes` are the simulations by policy on a
     machine of so many cores and nodes.
     """
-    from headrace.formats.plots.style import CSS
+    from headrace.formats.plots.chart import CSS
 
     charts: List[str] = []
     per_node = max(1, cores // max(1, nodes))
@@ -57,9 +57,7 @@ def page(
 
 
 def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[str]:
-    from headrace.formats.plots.box import box
-    from headrace.formats.plots.chart import Axis
-    from headrace.formats.plots.lines import Series, area
+    from headrace.formats.plots.chart import Axis, Series, area, box
     from headrace.formats.plots.scale import length
     from headrace.sched.queueing.simulate_metrics import used_over_time, waits_by_size
 

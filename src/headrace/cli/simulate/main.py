@@ -347,9 +347,9 @@ def _print_table(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation
     print()
     rows = _rows(results)
     widths = [max(len(row[1][i]) for row in rows) for i in range(len(results))]
-    left = max(len(label) for label, _ in rows)
+    label_width = max(len(label) for label, _ in rows)
     for label, cells in rows:
-        print(label.ljust(left) + "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths)))
+        print(label.ljust(label_width) + "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths)))
     for name, outcome, _, _ in results:
         if outcome.never:
             print(f"\n{name}: {len(outcome.never)} jobs never ran")

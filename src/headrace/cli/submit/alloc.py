@@ -31,8 +31,7 @@ def _parser() -> Parser:
         error_prog="flux alloc",
         description="Start a new instance interactively",
     )
-    options.add_common(parser)
-    options.add_slots(parser)
+    options.add_options(parser, "alloc")
     extra_brokers.add_option(parser)
     parser.add_argument("--bg", action="store_true", help="Print the id once the instance is up, and return")
     options.add_command(parser)

@@ -29,8 +29,7 @@ def _parser() -> Parser:
         error_prog="flux batch",
         description="Submit a batch script",
     )
-    options.add_common(parser)
-    options.add_slots(parser)
+    options.add_options(parser, "batch")
     extra_brokers.add_option(parser)
     parser.add_argument("--wrap", action="store_true", help="Make a script of the command line")
     parser.add_argument("--quiet", action="store_true", help="Do not print the job id")

@@ -18,7 +18,7 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import options
 from headrace.cli.submit.submit import add_bulk, copies_of
-from headrace.wire.query import submission
+from headrace.wire.query import job_options, submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,12 +69,8 @@ def _parser() -> Parser:
         error_prog="flux bulksubmit",
         description="Submit many jobs",
     )
-    options.add_common(parser)
     # Sizes may hold replacement strings, so they are numbers only once these are filled in.
-    options.add_tasks(parser)
-    for action in parser._actions:
-        if action.type is int:
-            action.type = None
+    options.add_options(parser, "bulksubmit", counts_as_text=True)
     add_bulk(parser)
     parser.add_argument("--shuffle", action="store_true", help="Submit in random order")
     parser.add_argument("--sep", metavar="S", help="Split input from files at S, not newlines (none: at white space)")
@@ -233,11 +229,11 @@ def _filled(
 
 
 def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
-    numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
+    numbers = [option.name for option in job_options.OPTIONS if option.kind == job_options.COUNT]
     caller = options.caller()
     for one in filled:
-        for name in (*numbers, "gpus_per_node"):
-            text = getattr(one, name)
+        for name in numbers:
+            text = getattr(one, name, None)
             if text is not None:
                 try:
                     setattr(one, name, int(text))

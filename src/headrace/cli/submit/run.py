@@ -29,8 +29,7 @@ def _full_parser() -> Parser:
 
 def _parser() -> QuickParser:
     parser = QuickParser(_full_parser)
-    options.add_common(parser)
-    options.add_tasks(parser)
+    options.add_options(parser, "run")
     parser.add_argument("--wait-event", metavar="NAME", help="Detach after this event instead of at the end")
     options.add_command(parser)
     return parser

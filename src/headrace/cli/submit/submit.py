@@ -40,8 +40,7 @@ def _full_parser() -> Parser:
 
 def _parser() -> QuickParser:
     parser = QuickParser(_full_parser)
-    options.add_common(parser)
-    options.add_tasks(parser)
+    options.add_options(parser, "submit")
     add_bulk(parser)
     options.add_command(parser)
     return parser

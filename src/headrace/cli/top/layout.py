@@ -65,8 +65,8 @@ def pieces(view: View, now: float, rows: int, columns: int, signs: Signs) -> Ite
 
 def _head(view: View, now: float, width: int, signs: Signs) -> Iterator[Piece]:
     yield Piece(0, 0, signs.instance, ("yellow",))
-    left = view.instance.expiration - now
-    end = f"{_short(left)}{signs.clock}" if left > 0 else signs.endless
+    remaining = view.instance.expiration - now
+    end = f"{_short(remaining)}{signs.clock}" if remaining > 0 else signs.endless
     yield Piece(0, width - 1 - len(end), end)
     title, room = view.instance.title, width - 6 - 12
     if len(title) > room:

@@ -19,7 +19,7 @@ from headrace.formats.spec.message import EVENT
 from headrace.formats.spec.stdlib_parts import signal
 from headrace.wire.client.handle import Handle
 from headrace.wire.client.reactor import Reactor
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.uri import reachable, resolve
 
@@ -202,8 +202,8 @@ class _Screen:
         key = self._window.getch()
         return None if key == -1 else self._actions.get(key, "")
 
-    def draw(self, view: View, whole: bool = False) -> None:
-        """Show a view; `whole` writes also what the terminal should have already."""
+    def draw(self, view: View, redraw_all: bool = False) -> None:
+        """Show a view; `redraw_all` also writes what the terminal should have already."""
         window = self._window
         rows, columns = window.getmaxyx()
         window.erase()
@@ -211,7 +211,7 @@ class _Screen:
             self._put(rows, columns, piece)
         if view.heart:
             self._put(rows, columns, heart(columns, self._signs))
-        if whole:
+        if redraw_all:
             window.redrawwin()
         window.refresh()
 
@@ -334,7 +334,7 @@ class _Top:
         self.watched: List[_Watched] = []
         self._screen = screen
         self._stale = True
-        self._whole = False
+        self._redraw_all = False
         self._until_known = False
         self._status = 0
         self._message_timer: Optional[Timer] = None
@@ -348,7 +348,7 @@ class _Top:
             raise
         self.watched.append(one)
         self.reactor.add_fd(handle.fileno(), lambda _revents: self._read(one))
-        self._stale = self._whole = True
+        self._stale = self._redraw_all = True
 
     def end_by_signals(self) -> None:
         for number in _ENDING:
@@ -376,7 +376,7 @@ class _Top:
 
     def _resized(self) -> None:
         self._screen.resize()
-        self._stale = self._whole = True
+        self._stale = self._redraw_all = True
 
     def _tick(self) -> None:
         self._stale = True
@@ -392,8 +392,8 @@ class _Top:
             except OSError as exc:
                 self.lost(one, exc)
         if self._stale and self.watched:
-            self._screen.draw(self.watched[-1].view, self._whole)
-            self._stale = self._whole = False
+            self._screen.draw(self.watched[-1].view, self._redraw_all)
+            self._stale = self._redraw_all = False
             if self._until_known and len(self.watched[-1].known) == 3:
                 self.reactor.stop()
 
@@ -416,7 +416,7 @@ class _Top:
         one = self.watched.pop()
         self.reactor.remove_fd(one.handle.fileno())
         one.close()
-        self._stale = self._whole = True
+        self._stale = self._redraw_all = True
 
     def _say(self, text: str) -> None:
         """Show a message until a key is pressed, or for some seconds."""
@@ -458,7 +458,7 @@ class _Top:
         elif action == "details":
             one.view.ended_in_detail = not one.view.ended_in_detail
         elif action == "redraw":
-            self._whole = True
+            self._redraw_all = True
 
     def _open(self, one: _Watched) -> None:
         """Enter the instance that the job under the cursor is, if it is one."""

@@ -1,6 +1,6 @@
 """The graph of the live cluster for the services (`backend.Backend`): what is matched here, no queue gives to its jobs.
 
-A match is a FluxJob without an object (`core.external`) from the answer on until Cancel. It starts now, or as a
+A match is a FluxJob without an object (`cycle.external`) from the answer on until Cancel. It starts now, or as a
 reservation at the earliest time at which it fits, beside what the queue has planned.
 """
 
@@ -23,11 +23,11 @@ from headrace.sched.graph.formats.writers import graph_object
 from headrace.sched.graph.request import JobRequest, RequestError, parse_jobspec
 from headrace.sched.graph.usage import Allocation
 
-from .. import nodes, requests
 from ..controller import FluxqueueController
-from ..core import external
-from ..core.asking import Refusal
-from ..core.cluster_queue import ClusterQueue
+from ..cycle import external
+from ..model import nodes, resources
+from ..model.cluster_queue import ClusterQueue
+from ..model.request import Refusal
 from ..names import DEFAULT_QUEUE, GROUP_NAMES
 from ..workloads import group
 from .backend import Matched, Pods, Unanswerable
@@ -61,10 +61,10 @@ class Grpc(Struct, frozen=True, kw_only=True):
 class LiveGraph:
     def __init__(self, controller: FluxqueueController, queue: str) -> None:
         self._controller = controller
-        self._core = controller.core
+        self._cycle = controller.cycle
         self.begun = controller.begun
         self._queue = queue
-        # FluxJobs of matches, by job id, until the core has observed them (`_unseen`).
+        # FluxJobs of matches, by job id, until the cycle has observed them (`_unseen`).
         self._made: dict[int, Object] = {}
         # FluxJobs that are being written, and those of failed matches that are being deleted: asyncio itself keeps no
         # task from being collected.
@@ -72,9 +72,10 @@ class LiveGraph:
 
     def tell_unknown_queue(self) -> None:
         """Say in the log that the FluxQueue is not there, if so; what is asked for is refused until it is."""
-        if self._queue not in self._core.queues:
+        if self._queue not in self._cycle.context.queues:
             log.warning(
-                "there is no FluxQueue %s for gRPC to match; there are %s", self._queue, ", ".join(self._core.queues)
+                "there is no FluxQueue %s for gRPC to match; there are %s",
+                *(self._queue, ", ".join(self._cycle.context.queues)),
             )
 
     async def init(self, policy: str, jgf: str) -> bool:
@@ -103,7 +104,7 @@ class LiveGraph:
             "gpu": pods.gpus,
             "pod": 1,
         }
-        jobspec = requests.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
+        jobspec = resources.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
         if pods.in_zone:
             # A node is in one zone, if the cluster has any.
             node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
@@ -117,12 +118,12 @@ class LiveGraph:
         """Give a request resources; `marks` are annotations of its FluxJob."""
         began, now = time.perf_counter(), time.time()
         try:
-            jobid, selection, start = self._core.give(self._queue, jobspec, request, now, reserves)
+            jobid, selection, start = self._cycle.externals.match(self._queue, jobspec, request, now, reserves)
         except Refusal as exc:
             raise Unanswerable(str(exc)) from None
         graph, amounts, is_later = selection.graph, nodes.amounts_in(selection), start > int(now)
         later = start if is_later else 0
-        where = self._core.world.namespace, self._queue
+        where = self._cycle.context.snapshot.namespace, self._queue
         body = external.made_of(jobid, *where, amounts, jobspec, request.duration, later)
         if marks:
             body["metadata"]["annotations"] = dict(marks)
@@ -138,7 +139,7 @@ class LiveGraph:
         try:
             made = await asyncio.shield(writing)
         except BaseException as exc:
-            self._core.externals.drop(jobid)
+            self._cycle.externals.drop(jobid)
             self._begin(name, self._delete(body, writing))
             if isinstance(exc, (ApiError, Unreachable, CredentialsError)):
                 raise Unanswerable(f"the match could not be written down: {exc}") from None
@@ -192,30 +193,30 @@ class LiveGraph:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def cancel(self, jobid: int) -> None:
-        item = self._core.world.externals.get(jobid) or self._unseen().get(jobid)
+        item = self._cycle.context.snapshot.externals.get(jobid) or self._unseen().get(jobid)
         if item is None:
             raise Unanswerable(f"there is no job {jobid}")
         try:
             await self._controller.unmake_external(item)
         except (ApiError, Unreachable, CredentialsError) as exc:
             if isinstance(exc, ApiError) and exc.status == 404:
-                self._core.externals.drop(jobid)
+                self._cycle.externals.drop(jobid)
                 raise Unanswerable(f"there is no job {jobid}") from None
             raise Unanswerable(f"the job could not be taken back: {exc}") from None
         self._made.pop(jobid, None)
-        self._core.externals.drop(jobid)
+        self._cycle.externals.drop(jobid)
 
     def resources(self) -> str:
         return export.jgf(self._served().scheduler.graph)
 
     def groups(self) -> Mapping[str, int]:
         groups = {
-            str(job.item["metadata"]["name"]): job.demand.pods
-            for job in self._core.jobs.values()
-            if job.workload is group.WORKLOAD_KIND and not job.state.is_over
+            str(entry.item["metadata"]["name"]): entry.demand.pods
+            for entry in self._cycle.context.entries.values()
+            if entry.workload is group.WORKLOAD_KIND and not entry.state.is_over
         }
         matched: dict[str, int] = {}
-        for item in {**self._unseen(), **self._core.world.externals}.values():
+        for item in {**self._unseen(), **self._cycle.context.snapshot.externals}.values():
             marks = item["metadata"].get("annotations") or {}
             if name := marks.get(GROUP_NAMES[0]):
                 matched[name] = matched.get(name, 0) + int(marks.get(external.NUMBER, 0))
@@ -223,16 +224,16 @@ class LiveGraph:
 
     def _served(self) -> ClusterQueue:
         """Raises Unanswerable."""
-        queue = self._core.queues.get(self._queue)
+        queue = self._cycle.context.queues.get(self._queue)
         if queue is None:
             raise Unanswerable(f"there is no FluxQueue {self._queue}")
         return queue
 
     def _unseen(self) -> Mapping[int, Object]:
-        """The FluxJobs that were made and that the core has not observed yet; of the others it knows itself whether
+        """The FluxJobs that were made and that the cycle has not observed yet; of the others it knows itself whether
         they are still there.
         """
-        return {jobid: item for jobid, item in self._made.items() if self._core.externals.is_new(jobid)}
+        return {jobid: item for jobid, item in self._made.items() if self._cycle.externals.is_new(jobid)}
 
 
 class LiveServices:

@@ -9,7 +9,7 @@ from headrace.formats.spec import ranges
 from headrace.sched.graph import Graph
 from headrace.sched.graph.request import RequestError
 
-from .. import nodes
+from ..model import nodes
 
 Object = dict[str, Any]
 

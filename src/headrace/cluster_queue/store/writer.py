@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from headrace.k8s.runtime.controller import Shared
 
-from ..core.chronicle import Record
+from ..cycle.chronicle import Record
 from . import writing
 from .database import Address, BadValue, Database, DatabaseError, opened
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from headrace.storage.database import Database
 
-from ..core.chronicle import Facts, Record
-from ..core.job import State
+from ..cycle.chronicle import Facts, Record
+from ..model.entry import State
 
 Object = dict[str, Any]
 

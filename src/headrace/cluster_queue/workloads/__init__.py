@@ -8,8 +8,9 @@ from typing import Any
 
 from headrace.k8s.objects.kinds import PODS
 
+from ..model.demand import Demand, PodSet
 from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
-from .workload import Demand, PodSet, WorkloadKind
+from .workload import WorkloadKind
 
 Object = dict[str, Any]
 

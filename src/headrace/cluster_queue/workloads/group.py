@@ -10,13 +10,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 
+from headrace.k8s.objects.conditions import ended, has_ended
 from headrace.k8s.objects.kinds import PODS
 
-from .. import constraints, requests
+from ..model import constraints, resources
+from ..model.demand import Demand, PodSet
+from ..model.resources import Malformed
 from ..names import GROUP_NAMES, GROUP_SIZES, JOBID
-from ..requests import Malformed
-from .pod import ENDS, failure_of, gates_left, template_of
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+from .pod import failure_of, gates_left, template_of
+from .workload import NOTHING, Made, Object, WorkloadKind
 
 KIND = "Group"
 
@@ -44,14 +46,14 @@ def without_former(item: Object, jobid: int) -> Object:
 
 def _is_former(pod: Object, jobid: int) -> bool:
     told = (pod["metadata"].get("labels") or {}).get(JOBID, "")
-    return bool(told) and told != str(jobid) and (pod.get("status") or {}).get("phase") in ENDS
+    return bool(told) and told != str(jobid) and has_ended(PODS, pod)
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
     pods: list[Object] = item["pods"]
-    phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
-    if all(phase in ENDS for phase in phases):
-        failed = next((pod for pod, phase in zip(pods, phases, strict=True) if phase == "Failed"), None)
+    ends = [ended(PODS, pod) for pod in pods]
+    if all(ends):
+        failed = next((pod for pod, end in zip(pods, ends, strict=True) if end and end.failed), None)
         if failed is None:
             return Demand(sets=tuple(_sets_of(pods)), end="Finished")
         failure = f"{failed['metadata']['name']}: {failure_of(failed) or 'Failed'}"
@@ -73,12 +75,12 @@ def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
     for pod in pods:
         spec, meta = template_of(pod), pod["metadata"]
         is_apart = constraints.is_apart(spec, meta["namespace"], meta.get("labels") or {})
-        asked = requests.amounts_of(spec), constraints.constraint_of(spec), is_apart
+        asked = resources.amounts_of(spec), constraints.constraint_of(spec), is_apart
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
         found.setdefault(name, []).append(pod)
     for name, own in found.items():
         yield PodSet(
-            pods=sum(1 for pod in own if (pod.get("status") or {}).get("phase") not in ENDS),
+            pods=sum(1 for pod in own if not has_ended(PODS, pod)),
             templates=tuple(template_of(pod) for pod in own),
             labels=own[0]["metadata"].get("labels") or {},
             name=name,

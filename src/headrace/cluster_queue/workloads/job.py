@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.formats.spec.idset import Idset
-from headrace.k8s.objects.kinds import JOBS
+from headrace.k8s.objects.conditions import SUSPEND, ended, holds
+from headrace.k8s.objects.kinds import JOBS, Kind
 
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, told_in
+from ..model.demand import Demand, PodSet
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
-_ENDS = {"Complete": "Finished", "Failed": "Failed"}
 # The value of `managedBy` that stands for Kubernetes' own controller.
 _CONTROLLER = "kubernetes.io/job-controller"
 
 
 def demand(job: Object, made: Made = NOTHING) -> Demand:
-    status = job.get("status") or {}
-    return Demand(sets=(several([job]),), **told_end(status, _ENDS), limit=limit_of([job]))
+    return Demand(sets=(several([job]),), **end_and_failure(JOBS, job), limit=limit_of([job]))
 
 
-def several(jobs: Sequence[Object], more: int = 0, ends: Collection[str] = _ENDS, **told: Any) -> PodSet:
+def several(jobs: Sequence[Object], more: int = 0, ends: Sequence[str] = ("Complete", "Failed"), **told: Any) -> PodSet:
     """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them. `ends` are the
     conditions of a Job that wants no pods any more, `told` other fields of the set.
     """
-    pods = sum(0 if _has_any(one, ends) else _pods(one) for one in jobs)
+    pods = sum(0 if any(holds(one.get("status"), name) for name in ends) else _pods(one) for one in jobs)
     pods += more * _pods(jobs[-1]) if more else 0
     templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
     return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
@@ -46,27 +46,10 @@ def _labels(job: Object) -> Object:
     return {**given, "job-name": name, "batch.kubernetes.io/job-name": name}
 
 
-def end_in(status: Object, ends: Mapping[str, str]) -> str:
-    """The end that conditions tell, by the types that stand for one; "" before it."""
-    found = (ends[one["type"]] for one in status.get("conditions") or () if one["type"] in ends and _holds(one))
-    return next(found, "")
-
-
-def told_end(status: Object, ends: Mapping[str, str]) -> Object:
-    """`end` and `failure` of a Demand, as conditions tell them."""
-    end = end_in(status, ends)
-    conditions = (one for one in status.get("conditions") or () if one["type"] == end == "Failed" and _holds(one))
-    return {"end": end, "failure": told_in(next(conditions, {}))}
-
-
-def _has_any(item: Object, types: Collection[str]) -> bool:
-    """Whether a condition of one of these types holds."""
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    return any(one["type"] in types and _holds(one) for one in conditions)
-
-
-def _holds(condition: Object) -> bool:
-    return str(condition.get("status")) == "True"
+def end_and_failure(kind: Kind, item: Object) -> Object:
+    """`end` and `failure` of a Demand for an object of a kind."""
+    end = ended(kind, item)
+    return {"end": end_text(end), "failure": end.text if end and end.failed else ""}
 
 
 def at_a_time(job: Object) -> int:
@@ -88,5 +71,5 @@ def _pods(job: Object) -> int:
 
 
 WORKLOAD_KIND = WorkloadKind(
-    JOBS, 1, ("spec", "suspend"), demand, controller=_CONTROLLER, deadline=("spec", "activeDeadlineSeconds")
+    JOBS, 1, SUSPEND, demand, controller=_CONTROLLER, deadline=("spec", "activeDeadlineSeconds")
 )

@@ -5,18 +5,19 @@ Source: JobSet 0.12.
 
 from __future__ import annotations
 
+from headrace.k8s.objects.conditions import SUSPEND
 from headrace.k8s.objects.kinds import JOBSETS
 
+from ..model.demand import Demand
 from . import job
-from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
-_ENDS = {"Completed": "Finished", "Failed": "Failed"}
 _CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.told_end(item.get("status") or {}, _ENDS)
+    told = job.end_and_failure(JOBSETS, item)
     jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
     sets = tuple(
         job.several(
@@ -48,4 +49,4 @@ def _replicated(item: Object) -> str:
     return str((item["metadata"].get("labels") or {}).get(_REPLICATED, ""))
 
 
-WORKLOAD_KIND = WorkloadKind(JOBSETS, 5, ("spec", "suspend"), demand, controller=_CONTROLLER)
+WORKLOAD_KIND = WorkloadKind(JOBSETS, 5, SUSPEND, demand, controller=_CONTROLLER)

@@ -5,22 +5,22 @@ The operator makes the Jobs of a suspended MiniCluster, and suspends them. Sourc
 
 from __future__ import annotations
 
+from headrace.k8s.objects.conditions import SUSPEND, Ended, ended
 from headrace.k8s.objects.kinds import MANAGED_BY_US, MINICLUSTERS
 
+from ..model.demand import Demand, PodSet
 from . import job
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
-_ENDS = {"Finished": "Finished", "Failed": "Failed"}
 # The set of the pod of the services. A Job's name has no space.
 _SERVICES = "the services"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
     spec, jobs = item["spec"], made.get("Job", ())
-    status = item.get("status") or {}
-    end = _ENDS.get(status.get("phase", ""), "")
-    if end:
-        return Demand(end=end, failure=_failure(status))
+    end = ended(MINICLUSTERS, item)
+    if end is not None:
+        return Demand(end=end_text(end), failure=_failure(end, item["status"]))
     missing = "" if jobs else "the operator has not made its Job yet"
     sets = [_pods_of(one) for one in jobs]
     services = spec.get("services") or []
@@ -30,11 +30,11 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     return Demand(sets=tuple(sets), limit=job.limit_of(jobs), missing=missing)
 
 
-def _failure(status: Object) -> str:
-    if status["phase"] != "Failed":
+def _failure(end: Ended, status: Object) -> str:
+    if end.succeeded:
         return ""
     code = status.get("exitCode")
-    return str(status.get("reason") or ("" if code is None else f"ended with exit code {code}"))
+    return end.reason or ("" if code is None else f"ended with exit code {code}")
 
 
 def _pods_of(one: Object) -> PodSet:
@@ -42,4 +42,4 @@ def _pods_of(one: Object) -> PodSet:
     return job.several([one], name=name, selector={"batch.kubernetes.io/job-name": name})
 
 
-WORKLOAD_KIND = WorkloadKind(MINICLUSTERS, 8, ("spec", "suspend"), demand, controller=MANAGED_BY_US)
+WORKLOAD_KIND = WorkloadKind(MINICLUSTERS, 8, SUSPEND, demand, controller=MANAGED_BY_US)

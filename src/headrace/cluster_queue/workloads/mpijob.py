@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from headrace.k8s.objects.kinds import Kind
+from headrace.k8s.objects.kinds import MPIJOBS
 
+from ..model.demand import Demand, PodSet
 from . import job
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, value_at
+from .workload import NOTHING, Made, Object, WorkloadKind, value_at
 
-_ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 _CONTROLLER = "kubeflow.org/mpi-operator"
 _ROLE = "training.kubeflow.org/job-role"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.told_end(item.get("status") or {}, _ENDS)
+    told = job.end_and_failure(MPIJOBS, item)
     roles = item["spec"].get("mpiReplicaSpecs") or {}
     sets = tuple(_pods_of(item, role.lower(), one, bool(told["end"])) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
@@ -35,7 +35,6 @@ def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSe
     )
 
 
-MPIJOBS = Kind("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 WORKLOAD_KIND = WorkloadKind(
     MPIJOBS,
     6,

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from headrace.k8s.objects.conditions import ended
 from headrace.k8s.objects.kinds import PODS
 
+from ..model.demand import Demand, PodSet
 from ..names import GATE, PLACE
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, told_in
+from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 
 def demand(pod: Object, made: Made = NOTHING) -> Demand:
-    spec = pod["spec"]
-    end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
-    labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
-    alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
-    return Demand(sets=(alone,), end=end, failure=failure_of(pod), limit=limit, missing=gates_left(pod))
+    end, limit = ended(PODS, pod), pod["spec"].get("activeDeadlineSeconds")
+    labels = pod["metadata"].get("labels") or {}
+    return Demand(
+        sets=(PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels),),
+        end=end_text(end),
+        failure=failure_of(pod) if end else "",
+        limit=limit,
+        missing=gates_left(pod),
+    )
 
 
 def failure_of(pod: Object) -> str:
     """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed; "" for one that
     has not.
     """
-    status = pod.get("status") or {}
-    if status.get("phase") != "Failed":
+    end = ended(PODS, pod)
+    if end is None or end.succeeded:
         return ""
-    if told := told_in(status):
-        return told
-    for one in status.get("containerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            reason = f" ({ended['reason']})" if ended.get("reason", "Error") != "Error" else ""
-            return f"container {one['name']} ended with exit code {ended['exitCode']}{reason}"
+    if end.text:
+        return end.text
+    for one in pod["status"].get("containerStatuses") or ():
+        terminated = (one.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            reason = f" ({terminated['reason']})" if terminated.get("reason", "Error") != "Error" else ""
+            return f"container {one['name']} ended with exit code {terminated['exitCode']}{reason}"
     return ""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headrace.k8s.objects.kinds import Kind
 
+from ..model.demand import Demand, PodSet
 from ..names import GANG
-from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from headrace.k8s.objects.kinds import Kind
 
+from ..model.demand import Demand
 from . import replicaset
-from .workload import NOTHING, Demand, Made, Object, WorkloadKind, value_at
+from .workload import NOTHING, Made, Object, WorkloadKind, value_at
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:

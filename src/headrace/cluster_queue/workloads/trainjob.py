@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from headrace.k8s.objects.conditions import SUSPEND
 from headrace.k8s.objects.kinds import TRAINJOBS
 
+from ..model.demand import Demand
 from . import job, jobset
-from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+from .workload import NOTHING, Made, Object, WorkloadKind
 
-_ENDS = {"Complete": "Finished", "Failed": "Failed"}
 _CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.told_end(item.get("status") or {}, _ENDS)
+    told = job.end_and_failure(TRAINJOBS, item)
     sets = made.get("JobSet", ())
     if told["end"] or not sets:
         return Demand(**told, missing="" if told["end"] else "Kubeflow Trainer has not made its JobSet yet")
@@ -23,4 +24,4 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     return replace(wanted, end="", failure="", limit=wanted.limit if limit is None else limit)
 
 
-WORKLOAD_KIND = WorkloadKind(TRAINJOBS, 7, ("spec", "suspend"), demand, controller=_CONTROLLER)
+WORKLOAD_KIND = WorkloadKind(TRAINJOBS, 7, SUSPEND, demand, controller=_CONTROLLER)

@@ -6,75 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
+from headrace.k8s.objects.conditions import Ended, is_suspended
 from headrace.k8s.objects.kinds import Kind
 from headrace.k8s.objects.timestamps import seconds_of
 
+from ..model.demand import Demand
 from ..names import DEADLINE, HELD
 
 Object = dict[str, Any]
 Made = Mapping[str, Sequence[Object]]
 """The objects of known kinds that an object has made, itself or by others, by kind and in the order of their names."""
 NOTHING: Made = {}
-
-
-class PodSet(Struct, frozen=True, kw_only=True):
-    """Pods of an object that ask for the same: so many `pods` at a time, each as one of the PodSpecs `templates` says
-    and with these `labels`. `name` tells a set from the others of its object.
-
-    A pod is of this set if it has all labels of `selector`, or one of `names`; a set without these has the pods of no
-    other set. Where a set is of several Jobs, `per_job` is how many pods each of them has at a time. `first_ordinal` is
-    the ordinal of its first pod.
-    """
-
-    pods: int
-    templates: tuple[Object, ...]
-    labels: Object = {}
-    name: str = ""
-    selector: Object = {}
-    names: frozenset[str] = frozenset()
-    per_job: int = 0
-    first_ordinal: int = 0
-
-    def has(self, pod: Object) -> bool:
-        """Whether a pod is one of these by what tells them from others."""
-        labels = pod["metadata"].get("labels") or {}
-        selected = self.selector and all(labels.get(key) == value for key, value in self.selector.items())
-        return bool(selected) or pod["metadata"].get("name") in self.names
-
-
-class Demand(Struct, frozen=True, kw_only=True):
-    """What an object wants now: pods in `sets`; all at once, or (not `together`, then of one set) each as soon as there
-    is room. `unseen` is how many pods it wants beside these, of which nothing else is known. `end` is "" until it has
-    ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none.
-    `failure` is why it has failed, as far as Kubernetes tells that, and `missing` what has to come before it can start,
-    "" for nothing. `claims` are the names of claims for volumes that its pods get beside those of their templates.
-    """
-
-    sets: tuple[PodSet, ...] = ()
-    unseen: int = 0
-    end: str = ""
-    failure: str = ""
-    limit: float | None = None
-    missing: str = ""
-    together: bool = True
-    claims: tuple[str, ...] = ()
-
-    @property
-    def pods(self) -> int:
-        """How many pods it wants at a time."""
-        return sum(one.pods for one in self.sets) + self.unseen
-
-    @property
-    def templates(self) -> tuple[Object, ...]:
-        """The PodSpecs of its pods."""
-        return tuple(template for one in self.sets for template in one.templates)
-
-    def set_of(self, pod: Object) -> PodSet | None:
-        """The set of a pod, None where that is not known."""
-        rest = (one for one in self.sets if not one.selector and not one.names)
-        return next((one for one in self.sets if one.has(pod)), None) or next(rest, None)
 
 
 def itself(item: Object) -> tuple[Object, ...]:
@@ -100,12 +42,12 @@ class WorkloadKind(NamedTuple):
     deadline: tuple[str, ...] = ()
     lasts: bool = False
 
-    def left_alone(self, item: Object) -> bool:
+    def is_unmanaged(self, item: Object) -> bool:
         """Whether an object is another program's to manage."""
         return bool(self.controller) and value_at(item, self.managed_by) not in (None, "", self.controller)
 
     def is_suspended(self, item: Object) -> bool:
-        return value_at(item, self.suspend) is True if self.suspend else False
+        return is_suspended(item, self.suspend)
 
     def suspended(self) -> Object:
         """The merge patch that keeps an object from having pods."""
@@ -151,9 +93,9 @@ def value_at(item: Object, path: tuple[str, ...]) -> Any:
     return value
 
 
-def told_in(part: Object) -> str:
-    """What a status, or a condition of one, tells by its `reason` and `message`; "" for nothing."""
-    return ": ".join(str(part[key]) for key in ("reason", "message") if part.get(key))
+def end_text(end: Ended | None) -> str:
+    """The `end` of a Demand."""
+    return "" if end is None else "Finished" if end.succeeded else "Failed"
 
 
 def with_value(item: Object | None, path: tuple[str, ...], value: Any) -> Object:

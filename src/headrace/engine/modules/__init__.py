@@ -9,7 +9,7 @@ SERVICES = {
     "cron": "cron.service",
     "heartbeat": "heartbeat",
     "job-exec": "job_exec.service",
-    "job-info": "job_info",
+    "job-info": "job_manager.info",
     "job-ingest": "job_ingest.service",
     "job-list": "job_list.service",
     "job-manager": "job_manager.service",
@@ -17,8 +17,8 @@ SERVICES = {
     "kvs-watch": "kvs.watch",
     "resource": "resource.service",
     "rexec": "rexec",
-    "sched-graph": "sched.graph.service",
-    "sched-simple": "sched.simple.service",
+    "sched-graph": "sched.service",
+    "sched-simple": "sched.simple",
 }
 
 # Files that only rank 0 imports, and needs as soon as it starts.

@@ -66,7 +66,7 @@ class _Api:
         self._ready: dict[str, str] | None = None
         self._waiting: list[asyncio.Future[dict[str, str]]] = []
         # Set once the service has ended, where it is to end.
-        self._gone: asyncio.Event | None = None
+        self._exited: asyncio.Event | None = None
         ctx.service(NAME, {"url": self._url}, requests=API)
         ctx.on_config(self._reconfigure)
         ctx.on_stats(lambda: {"pid": self._pid, "starts": self._starts, "url": (self._ready or {}).get("url", "")})
@@ -88,11 +88,11 @@ class _Api:
                 self._pid = body["pid"]
                 end = {"stream": "stdin", "rank": str(self.ctx.rank), "eof": True}
                 self.ctx.call("rexec.write", {"matchtag": reply.matchtag, "io": end})
-                if self._gone is not None:
+                if self._exited is not None:
                     self._signal(signal.SIGTERM)
             elif body["type"] == "output":
                 self._output(body["io"], lines[body["io"]["stream"]])
-            elif body["type"] == "finished" and self._gone is None:
+            elif body["type"] == "finished" and self._exited is None:
                 self.ctx.log(logging.ERROR, f"the service has ended: {how_ended(body['status'])}")
 
         cmd = {
@@ -113,15 +113,15 @@ class _Api:
             else:
                 self.ctx.log(logging.ERROR, line.decode("utf-8", "replace"))
 
-    def _printed(self, told: dict[str, str]) -> None:
+    def _printed(self, addresses: dict[str, str]) -> None:
         """The service is ready, or has printed one more address. Each address is for one who has asked."""
         if self._ready is None:
-            self.ctx.log(logging.INFO, f"the service is at {told.get('socket') or told['url']}")
-            self._ready = {name: told[name] for name in ("url", "socket") if name in told}
+            self.ctx.log(logging.INFO, f"the service is at {addresses.get('socket') or addresses['url']}")
+            self._ready = {name: addresses[name] for name in ("url", "socket") if name in addresses}
         while self._waiting:
             asked = self._waiting.pop(0)
             if not asked.done():
-                asked.set_result({name: told[name] for name in ("url", "socket", "login") if name in told})
+                asked.set_result({name: addresses[name] for name in ("url", "socket", "login") if name in addresses})
                 break
         if self._waiting:
             self._signal(signal.SIGUSR1)
@@ -150,8 +150,8 @@ class _Api:
         for asked in waiting:
             if not asked.done():
                 asked.set_exception(RpcError(errno.EAGAIN, "the service has ended, and starts again"))
-        if self._gone is not None:
-            self._gone.set()
+        if self._exited is not None:
+            self._exited.set()
             return
         if errnum != errno.ENODATA:
             self.ctx.log(logging.ERROR, f"the service cannot be started: {os.strerror(errnum)}")
@@ -169,13 +169,13 @@ class _Api:
         self._signal(signal.SIGTERM)
 
     async def _end(self) -> None:
-        self._gone = asyncio.Event()
+        self._exited = asyncio.Event()
         if self._timer is not None:
             self._timer.cancel()
         elif self._pid:
             self._signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._gone.wait(), _GRACE)
+                await asyncio.wait_for(self._exited.wait(), _GRACE)
             except asyncio.TimeoutError:
                 self.ctx.log(logging.ERROR, f"the service has not ended within {_GRACE:.0f} s, and is killed")
                 self._signal(signal.SIGKILL)

@@ -33,7 +33,7 @@ class _Barriers:
         # Open barriers by user and name.
         self.open: dict[tuple[int, str], _Barrier] = {}
         ctx.service(NAME, {"enter": self._enter}, open=("enter",), requests=BARRIER)
-        ctx.on_disconnect(self._gone)
+        ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"barriers": len(self.open)})
         ctx.on_unload(self._unload)
 
@@ -63,7 +63,7 @@ class _Barriers:
             else:
                 self.ctx.respond(msg)
 
-    def _gone(self, uuid: str) -> None:
+    def _disconnected(self, uuid: str) -> None:
         sender = uuid.encode()
         for key in [key for key, barrier in self.open.items() if sender in barrier.waiting]:
             self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: somebody left")

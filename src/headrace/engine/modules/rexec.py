@@ -318,10 +318,12 @@ class _Server:
         if process.sent < _PORTION or len(process.open) == 0:
             return
         process.sent = 0
-        self._hold(process, True)
-        self.ctx.call(drain.TOPIC, drain.route_of(client), lambda _reply: self._hold(process, False), self.ctx.rank)
+        self._pause_output(process, True)
+        self.ctx.call(
+            drain.TOPIC, drain.route_of(client), lambda _reply: self._pause_output(process, False), self.ctx.rank
+        )
 
-    def _hold(self, process: _Process, on: bool) -> None:
+    def _pause_output(self, process: _Process, on: bool) -> None:
         if self.agent is not None:
             self.agent.send({"op": "exec-hold", "handle": process.handle, "on": on})
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from headrace.flux_jobs.client.jobs import find as find_job
 from headrace.flux_jobs.client.jobs import kind_and_name
 from headrace.k8s.client.log_lines import Lines
+from headrace.k8s.objects import conditions
 from headrace.k8s.objects.kinds import MINICLUSTERS, PODS
 from headrace.k8s.progress import News
 from headrace.k8s.runtime.api import Api, ApiError, Unreachable
@@ -158,7 +159,7 @@ async def _followed(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIte
             return
         if trouble:
             news.waits_for(trouble)
-        lines.again()
+        lines.restart()
         is_first = False
 
 
@@ -206,8 +207,8 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
 
 def _is_lost(pod: Object, chosen: Chosen) -> bool:
     """Whether Kubernetes has declared a pod failed without knowing of the container's end, as after an eviction."""
-    failed = (pod.get("status") or {}).get("phase") == "Failed"
-    return failed and "terminated" not in _state(pod, chosen.of_pod)
+    end = conditions.ended(PODS, pod)
+    return end is not None and end.failed and "terminated" not in _state(pod, chosen.of_pod)
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
@@ -227,7 +228,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str
     state, text = state_of(pod, chosen.of_pod)
     if state != "waiting":
         raise exc
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if conditions.has_ended(PODS, pod):
         raise NotRunningError(f"{text}, and has ended without")
     if not follow:
         raise NotRunningError(f"{text}; headrace mini logs -f {chosen.argument} waits for it")
@@ -267,8 +268,8 @@ def _state(pod: Object, container: str) -> Object:
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
     """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
     if chosen.kind != MINICLUSTERS.kind and status_of(cluster).get("phase") == INVALID:
-        again = "delete it, and create it with the label while the operator's webhook answers"
-        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {again}")
+        advice = "delete it, and create it with the label while the operator's webhook answers"
+        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {advice}")
     over = ended(cluster)
     try:
         pod = await _pod_of(api, chosen)
@@ -291,8 +292,8 @@ def _nothing_left(chosen: Chosen, cluster: Object, with_logs: bool) -> str:
     code = status.get("exitCode")
     how = f"{status.get('phase')}, exit code {code}" if code is not None else status.get("phase") or "no exit code"
     logs = f"headrace mini logs {name} shows what it wrote; " if with_logs else ""
-    again = f"headrace mini delete {name}, then apply it"
+    advice = f"headrace mini delete {name}, then apply it"
     if chosen.kind != MINICLUSTERS.kind:
-        again = "delete it, then create it anew"
+        advice = "delete it, then create it anew"
     text = f"{chosen.cluster} has ended ({how}), and no broker is left to connect to"
-    return f"{text}: {logs}to run it again, {again}"
+    return f"{text}: {logs}to run it again, {advice}"

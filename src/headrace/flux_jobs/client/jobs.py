@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.k8s.objects.conditions import has_ended, is_suspended, job_end
 from headrace.k8s.objects.kinds import EVENTS, JOBS
 from headrace.k8s.runtime.api import Api, ApiError
 from headrace.minicluster.client.clusters import NotFoundError
-from headrace.minicluster.operator.core.job_end import is_over, job_end
 from headrace.minicluster.operator.names import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
 
 from ..operator import names
@@ -130,18 +130,18 @@ def as_minicluster(job: Object) -> Object:
 
 
 def _status(job: Object, size: int) -> Object:
-    status, told, end = job.get("status") or {}, _told(job), job_end(job)
+    status, reported, end = job.get("status") or {}, _reported_end(job), job_end(job)
     times = {"created": job["metadata"].get("creationTimestamp", "")}
-    if told and end and is_over(job):
+    if reported and end and has_ended(JOBS, job):
         found: Object = {"phase": FAILED if end.failed else FINISHED, "ready": f"0/{size}"}
-        found.update(reason=told.get("reason", ""), times=told.get("times") or times)
-        return {**found, "exitCode": told["exit"]} if "exit" in told else found
+        found.update(reason=reported.get("reason", ""), times=reported.get("times") or times)
+        return {**found, "exitCode": reported["exit"]} if "exit" in reported else found
     if not id_of(job):
         reason = "the operator's webhook did not see this Job when it was created"
         if (job["metadata"].get("labels") or {}).get(LABEL_KEY) != LABEL_VALUE:
             reason = f"an ordinary Job, without the label {LABEL_KEY}: {LABEL_VALUE}"
         return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
-    if (job.get("spec") or {}).get("suspend"):
+    if is_suspended(job):
         return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
     if end:
         how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"
@@ -152,7 +152,7 @@ def _status(job: Object, size: int) -> Object:
     return {"phase": phase, "ready": f"{ready}/{size}", "reason": "", "times": times}
 
 
-def _told(job: Object) -> Object:
+def _reported_end(job: Object) -> Object:
     """What the operator has told of the end; {} before it has, and for what is not the operator's."""
     text = (job["metadata"].get("annotations") or {}).get(names.STATUS_ANNOTATION, "")
     try:

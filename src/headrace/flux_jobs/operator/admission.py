@@ -10,8 +10,7 @@ import hashlib
 from typing import Any
 
 from headrace.k8s.objects.kinds import JOBS
-from headrace.k8s.objects.problems import Problem
-from headrace.k8s.objects.refusal import refusal
+from headrace.k8s.objects.problems import Problem, refusal
 from headrace.k8s.runtime.admission.reviews import BadReview, Handler, Review, Verdict
 from headrace.minicluster.operator.builders.images import Images
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.k8s.objects.kinds import JOBS, PODS, SECRETS, SERVICES, Kind
-from headrace.k8s.runtime.api import ApiError, is_namespace_ending
+from headrace.k8s.objects.conditions import job_end
+from headrace.k8s.objects.kinds import JOBS, JOBSETS, PODS, SECRETS, SERVICES, TRAINJOBS, Kind
+from headrace.k8s.runtime.api import Api, ApiError, is_namespace_ending
 from headrace.k8s.runtime.cache import Key, key_of, owner_of
 from headrace.k8s.runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
 from headrace.k8s.runtime.events import Report
@@ -21,14 +22,14 @@ from headrace.k8s.runtime.writes import Taken
 from headrace.minicluster.api.pod_plan import PodPlan
 from headrace.minicluster.operator.actions import Executor
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.job_end import job_end
 from headrace.minicluster.operator.keys import fresh_keys
 from headrace.minicluster.operator.links import Keys, Links, address_of, link_keys
 
+from ..read import trainjob
 from ..read.cluster import LABEL_KEY, LABEL_VALUE
-from ..read.field import InvalidForeign
+from ..read.field import Field, InvalidForeign
 from ..read.job import Owner
-from . import names, objects, owners
+from . import names, objects
 from .reconcile import Actions, Observed, reconcile, refused
 
 Object = dict[str, Any]
@@ -57,7 +58,7 @@ class _Memory(Struct):
     is_first: bool = False
     """Whether it has made the Secret: no operator before it has asked anything of the lead."""
     ended_lead: Object | None = None
-    told: set[Report] = set()
+    reported: set[Report] = set()
     """The Events of the present start."""
     start: str = ""
     """The uid of the lead's pod of that start."""
@@ -136,7 +137,7 @@ class ForeignClusters:
             has_service=bool(self.controller.owned[SERVICES.kind].owned_by(uid)),
             lead=self.links.lead(uid),
             owner=memory.owner,
-            owner_known=memory.owner_known or not owners.is_trained(job),
+            owner_known=memory.owner_known or not is_trained(job),
         )
 
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
@@ -144,7 +145,7 @@ class ForeignClusters:
         job, memory = observed.job, self._memory_of(observed.job)
         start = observed.lead_pod["metadata"].get("uid", "") if observed.lead_pod else ""
         if memory.start != start:
-            memory.start, memory.told = start, set()
+            memory.start, memory.reported = start, set()
         if actions.read_owner:
             await self._read_owner(observed, memory, now)
             return None
@@ -174,14 +175,14 @@ class ForeignClusters:
 
     async def _tell(self, observed: Observed, memory: _Memory, event: Report, now: float) -> None:
         """Write an Event, once for each start of the pods, whichever operator it is."""
-        if event not in memory.told:
+        if event not in memory.reported:
             await self.controller.record({**observed.job, "status": {"start": memory.start}}, event, now)
-            memory.told.add(event)
+            memory.reported.add(event)
 
     async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:
         """Read the TrainJob of a Job; the plan is made then, unless the TrainJob cannot be a cluster."""
         try:
-            memory.owner = await owners.trainjob_of(self.api, observed.job)
+            memory.owner = await trainjob_of(self.api, observed.job)
         except InvalidForeign as exc:
             await self._tell(observed, memory, refused(exc), now)
             return
@@ -232,3 +233,30 @@ class ForeignClusters:
         for uid in [uid for uid in self._memory if uid not in present]:
             self.links.drop(uid)
             del self._memory[uid]
+
+
+def is_trained(job: Object) -> bool:
+    """Whether a Job may be the step of a TrainJob that trains, which then has the number of processes on each node:
+    Kubeflow Trainer puts that into the pods only under a torch policy.
+    """
+    return trainjob.is_step(Field(job)["metadata"]) and any(owners_of(job, JOBSETS))
+
+
+async def trainjob_of(api: Api, job: Object) -> Owner | None:
+    """The TrainJob of a Job, which owns the JobSet that owns the Job; None if it has none, or is being deleted with it.
+
+    Sources: API references of JobSet 0.12 and Kubeflow Trainer 2.3. Raises ApiError, Unreachable, InvalidForeign.
+    """
+    found = job
+    for kind in (JOBSETS, TRAINJOBS):
+        place = next(owners_of(found, kind), None)
+        if place is None:
+            return None
+        try:
+            found = await api.get(kind, *place)
+        except ApiError as exc:
+            if exc.status == 404:
+                return None
+            raise
+    metadata = found["metadata"]
+    return Owner(TRAINJOBS.kind, metadata["name"], metadata["namespace"], trainjob.processes_in(found, job))

@@ -1,4 +1,5 @@
-"""The objects that the operator adds to a Job that is a cluster: the Secret with plan and keys, and the Service. Pure.
+"""The objects that the operator adds to a Job that is a cluster, the Secret with plan and keys and the Service; and the
+plan. Pure.
 
 Both belong to the Job, and Kubernetes deletes them with it.
 """
@@ -13,19 +14,25 @@ from msgspec import structs
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.k8s.objects.kinds import JOBS
+from headrace.minicluster.api.plan import DEFAULT_OUTPUT, TOPOLOGY, hosts_of
 from headrace.minicluster.api.pod_plan import PLAN_FILE, PodPlan, decode, encode
+from headrace.minicluster.api.shell_text import Mode
 from headrace.minicluster.operator.builders.services import headless
 from headrace.minicluster.operator.keys import Keys, secret_of, texts
 from headrace.minicluster.operator.names import MANAGED_BY, MANAGER
 from headrace.minicluster.operator.objects import controlled_by
 
-from ..read.cluster import ForeignCluster
+from ..read.cluster import OUR_MOUNTS, PROCS_VARIABLE, ForeignCluster
+from ..read.field import Field
 from ..read.job import Owner, read
-from ..read.pod_plan import make_pod_plan
+from ..read.options import Exit, Run
 from . import names
 from .policy import id_of, original
 
 Object = dict[str, Any]
+
+# Errors alone are logged: users read the output of their command, and brokers warn of names that do not resolve yet.
+_LOG_LEVEL = "3"
 
 
 def cluster_of(job: Object, most: int, owner: Owner | None = None) -> ForeignCluster:
@@ -53,9 +60,57 @@ def hosts_in(plan: PodPlan) -> int:
     return len(Hostlist.parse(plan.hosts))
 
 
-def plan(cluster: ForeignCluster, cluster_id: str, domain: str) -> PodPlan:
-    """The plan of a cluster's pods in a Kubernetes with this DNS domain."""
-    return make_pod_plan(cluster, service=names.service(cluster_id), domain=domain)
+def plan(cluster: ForeignCluster, *, service: str, domain: str) -> PodPlan:
+    """The plan of the pods of a cluster whose Job exists, so that its name is known.
+
+    `service` is the Service that has the names of the pods, if the Job names none (`subdomain`), `domain` the DNS
+    domain of the Kubernetes cluster.
+    """
+    part = cluster.parts[0]
+    spec = Field(cluster.job)["spec"]
+    pod = spec["template"]["spec"]
+    procs = cluster.variables(lambda source: "").get(PROCS_VARIABLE) if cluster.run is Run.NODE else None
+    honest = cluster.options.exit is Exit.HONEST
+    quorum = {"broker.quorum": str(part.size)} if part.max_size > part.size else {}
+    return PodPlan(
+        name=part.job,
+        size=part.size,
+        hosts=hosts_of(part.job, part.max_size),
+        lead=f"{part.job}-0",
+        service=pod["subdomain"].text() or service,
+        domain=domain,
+        quorum=quorum.get("broker.quorum", ""),
+        attrs={"log-stderr-level": _LOG_LEVEL, "log-stderr-mode": "local", "tbon.topo": TOPOLOGY, **quorum},
+        config={
+            "access": {"allow-guest-user": True, "allow-root-owner": True},
+            "sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy},
+            # The rank of a pod that is lost is drained, and nothing waits for pods that may come later.
+            "headrace": {"drain-lost": True, "expects-late-nodes": False},
+        },
+        mode=_mode(cluster).value,
+        before="",
+        lead_before="",
+        follower_before="",
+        initial_program="",
+        after="",
+        environment={} if procs is None else {PROCS_VARIABLE: procs},
+        output_dir=DEFAULT_OUTPUT,
+        working_dir="",
+        mount_path=OUR_MOUNTS[0],
+        interactive=cluster.interactive,
+        # As under the pod failure policy that admission adds.
+        replaces_killed=honest and not spec["podFailurePolicy"].given,
+        # A pod of another index ends by itself where the Job needs the success of all.
+        restarts_lead=not honest and pod["restartPolicy"].text() == "OnFailure" and spec["successPolicy"].given,
+        tasks_per_node=cluster.tasks // cluster.size,
+        node_variables=cluster.node_variables,
+    )
+
+
+def _mode(cluster: ForeignCluster) -> Mode:
+    if cluster.interactive:
+        return Mode.INTERACTIVE
+    return Mode.LAUNCHER if cluster.run is Run.PROGRAM else Mode.SUBMIT
 
 
 def resized(pod_plan: PodPlan, size: int) -> PodPlan:

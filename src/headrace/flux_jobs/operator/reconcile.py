@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from headrace.k8s.objects.conditions import has_ended, is_suspended, job_end
 from headrace.k8s.objects.kinds import JOBS, SECRETS, SERVICES
 from headrace.k8s.runtime.events import Report
 from headrace.k8s.runtime.steps import Create, Patch
 from headrace.minicluster.api.pod_plan import PodPlan
 from headrace.minicluster.operator.actions import LeadRequest, MakeSecret, Step
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.job_end import is_over, job_end
 from headrace.minicluster.operator.core.observed import Lead
 from headrace.minicluster.operator.objects import annotations_of
 
@@ -72,7 +72,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     """The actions for a Job with the label at time `now`; `domain` is the DNS domain of the Kubernetes cluster."""
     job = observed.job
     if not id_of(job):
-        if is_over(job):
+        if has_ended(JOBS, job):
             return Actions()
         text = (
             f"the label {LABEL_KEY}={LABEL_VALUE} has no effect: the operator's webhook did not see this Job when it "
@@ -87,15 +87,15 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     if end is not None:
         if annotations_of(job).get(names.STATUS_ANNOTATION) == end.annotation():
             return Actions()
-        told = {"metadata": {"annotations": {names.STATUS_ANNOTATION: end.annotation()}}}
-        step = Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], told)
+        patch = {"metadata": {"annotations": {names.STATUS_ANNOTATION: end.annotation()}}}
+        step = Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], patch)
         return Actions(steps=(step,), events=(end.report(),))
     if job_end(job):
         return Actions()
     if not observed.owner_known and cluster.options.procs_per_node is None:
         return Actions(read_owner=True)
     if observed.plan is None:
-        plan = objects.plan(cluster, id_of(job), domain)
+        plan = objects.plan(cluster, service=names.service(id_of(job)), domain=domain)
     else:
         # Nothing but the size changes: another version of the operator leaves what runs as it is.
         plan = objects.resized(observed.plan, objects.parallelism(job))
@@ -115,7 +115,7 @@ def _objects(observed: Observed, plan: PodPlan) -> list[Step]:
     steps: list[Step] = []
     if not observed.secret:
         # Who resumes a Job may do so with another size, which its first pods must know.
-        if not _is_suspended(job):
+        if not is_suspended(job):
             steps.append(MakeSecret(name))
     elif observed.plan != plan:
         # For pods that start from now on: a lead must not wait for brokers that do not come.
@@ -148,13 +148,9 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
     if wanted > plan.size:
         text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows for more"
         events.append(Report("Warning", "ScaledBeyond", text))
-    if _is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
+    if is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
         return tuple(events), None, False
     late = max(map(late_at, its), default=0.0)
     if now < late:
         return tuple(events), late, False
     return tuple(events), None, len(its) == plan.size and all(map(pods.is_running, its))
-
-
-def _is_suspended(job: Object) -> bool:
-    return bool((job.get("spec") or {}).get("suspend"))

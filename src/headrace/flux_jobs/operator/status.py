@@ -9,10 +9,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.k8s.objects.conditions import Ended, job_end
 from headrace.k8s.objects.timestamps import seconds_of
 from headrace.k8s.runtime.events import Report
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.job_end import End, failed_pod, job_end
+from headrace.minicluster.operator.core.job_end import failed_pod
 from headrace.minicluster.operator.core.observed import Lead
 
 Object = dict[str, Any]
@@ -21,7 +22,7 @@ Object = dict[str, Any]
 WAITING_AFTER = 10.0
 
 
-class Ended(Struct, frozen=True):
+class ClusterEnd(Struct, frozen=True):
     """The end of a cluster. `exit` is the exit code of its command, None if that is unknown, as when it was killed."""
 
     failed: bool
@@ -40,7 +41,7 @@ class Ended(Struct, frozen=True):
         return Report("Warning", "Failed", self.reason)
 
 
-def end_of(job: Object, its: list[Object], container: str) -> Ended | None:
+def end_of(job: Object, its: list[Object], container: str) -> ClusterEnd | None:
     """The end of a Job with these pods, whose brokers are in the container of this name; None before it is known."""
     end, current = job_end(job), pods.current(its)
     lead = next((pod for pod in current if pods.index_of(pod) == 0), None)
@@ -56,10 +57,10 @@ def end_of(job: Object, its: list[Object], container: str) -> Ended | None:
         times["started"] = found.job_started
     times["finished"] = (found.finished if found else "") or end.time
     code_ = None if found is None or found.killed else found.exit_code
-    return Ended(end.failed, code_, _reason(end, found), {name: text for name, text in times.items() if text})
+    return ClusterEnd(end.failed, code_, _reason(end, found), {name: text for name, text in times.items() if text})
 
 
-def _reason(end: End, found: pods.LeadEnd | None) -> str:
+def _reason(end: Ended, found: pods.LeadEnd | None) -> str:
     said = found.reason if found else ""
     if end.reason == "DeadlineExceeded":
         return "it ran longer than spec.activeDeadlineSeconds"

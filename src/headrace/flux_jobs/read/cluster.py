@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from headrace.minicluster.api.pod_plan import FOREIGN_FOLDER
 
-from .expansion import expand
 from .options import Options, Run
 
 LABEL_KEY = "flux-framework.org/headrace"
@@ -18,6 +18,8 @@ INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 # The processes on each node, for torchrun.
 PROCS_VARIABLE = "PET_NPROC_PER_NODE"
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 # The container and volumes that a cluster's pods get on Kubernetes, the paths where its containers see them, and the
 # ports of broker and channel.
@@ -124,3 +126,16 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
 def _in_a_pod(source: Source) -> str:
     """A value for the sources of which each pod has its own; "" for others."""
     return "1" if source.kind in ("fieldRef", "resourceFieldRef") else ""
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`text` with its references `$(NAME)` to `variables` replaced, as the kubelet expands the words and variables of a
+    container (core/v1 Container, `command` and `env[].value`). `$$` is a dollar sign, so that `$$(NAME)` stays as text;
+    a reference to a variable that is not there, or without its closing parenthesis, is left as it is.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        return "$" if name is None else variables.get(name, found[0])
+
+    return _REFERENCE.sub(value, text)

@@ -12,8 +12,7 @@ from headrace.minicluster.api.fields import API_VERSION, KIND, Container, Invali
 from headrace.minicluster.api.validate import check
 
 from . import trainjob
-from .cluster import ForeignCluster
-from .expansion import expand
+from .cluster import ForeignCluster, expand
 from .field import Field, InvalidForeign
 from .options import ANNOTATION, Exit, Run, Spread
 

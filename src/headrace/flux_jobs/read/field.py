@@ -84,9 +84,6 @@ class Field:
             self.refuse("is required and must be text")
         return self.text()
 
-    def text_map(self) -> dict[str, str]:
-        return {str(key): self[str(key)].text() for key in self.mapping()}
-
     def flag(self, default: bool = False) -> bool:
         found: bool = self._typed(bool, "true or false", default)
         return found

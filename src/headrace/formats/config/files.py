@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ..spec import plain_json
-from ..spec.config_values import as_json
+from ..spec.plain_json import as_json
 
 
 class ConfigError(ValueError):

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from . import files as config_files
 from . import guests, schema
 from .files import ConfigError
-from .foreign import FOREIGN
 from .schema import Expected, ValueType
 
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
@@ -292,8 +291,8 @@ def _unread(config: dict[str, Any]) -> Iterator[_Unread]:
                 yield from _unread_in(inner, schema.QUEUE, ("queues", queue))
         elif name in schema.TABLES:
             yield from _unread_in(table, schema.TABLES[name], (name,))
-        elif name not in FOREIGN:
-            yield _Unread((name,), _similar(name, [*schema.TABLES, "queues", *FOREIGN]))
+        elif name not in schema.FOREIGN:
+            yield _Unread((name,), _similar(name, [*schema.TABLES, "queues", *schema.FOREIGN]))
 
 
 def _unread_in(value: Any, expected: Expected, path: tuple[str, ...]) -> Iterator[_Unread]:

@@ -1,12 +1,16 @@
-"""The frame of a chart: title, description, axes, marks and legend. Each kind of chart draws into it."""
+"""Charts as SVG: lines and areas, bars and histograms, boxes.
+
+`Chart` is their frame: title, description, axes, marks and legend; each kind of chart draws into it. Colours are light
+and dark; neighbours of a legend differ in lightness, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from headrace.formats.plots import scale
-from headrace.formats.plots.escape import escape
 
 _LEFT, _RIGHT, _BOTTOM = 64.0, 16.0, 46.0
 # Classes of series, after which they begin anew.
@@ -88,7 +92,7 @@ class Chart:
         at, top = self._size.width - _RIGHT, self._size.top
         for index, name in reversed(list(enumerate(names))):
             at -= 7.0 * len(name) + 26
-            self.add(f'<rect class="fill {series(index)}" x="{at:.1f}" y="{top - 17:g}" width="10" height="10"/>')
+            self.add(f'<rect class="fill {series_class(index)}" x="{at:.1f}" y="{top - 17:g}" width="10" height="10"/>')
             self.add(label(at + 14, top - 8, name, "mark", "start"))
 
     def svg(self) -> str:
@@ -105,6 +109,176 @@ def label(x: float, y: float, text: str, kind: str, anchor: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def series(index: int) -> str:
+def series_class(index: int) -> str:
     """The class of a series, by its place."""
     return f"series-{index % SERIES + 1}"
+
+
+# html.escape comes with a table of all named characters, which is larger than all charts and would be in the view.
+_SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
+def escape(text: str) -> str:
+    """A text as it may stand between tags and in a quoted attribute."""
+    return text.translate(_SPECIAL)
+
+
+_LIGHT = ("#00695c", "#e08a00", "#3949ab", "#b3261e", "#6a8f00", "#7b3fa0")
+_DARK = ("#5fd0bf", "#ffc24d", "#9fa8ff", "#ff9a90", "#c2e05a", "#d7a6f5")
+
+
+def _colours(colours: tuple[str, ...]) -> str:
+    return "".join(
+        f".plot .fill.series-{n} {{ fill: {colour}; }} .plot .line.series-{n} {{ stroke: {colour}; }}\n"
+        for n, colour in enumerate(colours, 1)
+    )
+
+
+CSS = f"""\
+.plot {{ width: 100%; height: auto; font: 12px system-ui, sans-serif; }}
+.plot text {{ fill: currentColor; }}
+.plot .axis {{ font-weight: 600; }}
+.plot .rule {{ stroke: currentColor; stroke-opacity: .2; }}
+.plot .line {{ fill: none; stroke: currentColor; stroke-width: 1.5; }}
+{_colours(_LIGHT)}@media (prefers-color-scheme: dark) {{
+{_colours(_DARK)}}}
+"""
+
+
+class Series(NamedTuple):
+    """A name, and points (x, y) in the order of x."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
+    """A line for each series."""
+    values = [value for one in given for _, value in one.points]
+    chart = Chart(title, about, _extent(given), (min(0.0, *values, 0.0), max(0.0, *values, 0.0)), size)
+    chart.y_marks(y)
+    chart.x_marks(x)
+    for index, one in enumerate(given):
+        places = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in one.points]
+        if places:
+            chart.add(f'<path class="line {series_class(index)}" d="M{"L".join(places)}"/>')
+    chart.legend([one.name for one in given])
+    return chart.svg()
+
+
+def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
+    """Areas one upon the other; all series have the same places on the x axis. Raises ValueError otherwise."""
+    places = [at for at, _ in given[0].points] if given else []
+    if any([at for at, _ in one.points] != places for one in given):
+        raise ValueError("stacked series must have the same places on the x axis")
+    floor = [0.0] * len(places)
+    tops = [floor]
+    for one in given:
+        tops.append([below + value for below, (_, value) in zip(tops[-1], one.points, strict=True)])
+    chart = Chart(title, about, _extent(given), (0.0, max([0.0, *tops[-1]])), size)
+    chart.y_marks(y)
+    chart.x_marks(x)
+    for index in range(len(given)):
+        upper = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index + 1], strict=True)]
+        lower = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index], strict=True)]
+        if upper:
+            chart.add(f'<path class="fill {series_class(index)}" d="M{"L".join([*upper, *reversed(lower)])}Z"/>')
+    chart.legend([one.name for one in given])
+    return chart.svg()
+
+
+def _extent(given: Sequence[Series]) -> tuple[float, float]:
+    places = [at for one in given for at, _ in one.points]
+    return min(places, default=0.0), max(places, default=1.0)
+
+
+def bars(
+    title: str,
+    about: str,
+    categories: Sequence[str],
+    given: Sequence[tuple[str, Sequence[float]]],
+    x: str,
+    y: Axis,
+    size: Size = WIDE,
+) -> str:
+    """For each category a bar of each series: (name, a value for each category). Raises ValueError for another number
+    of values.
+    """
+    if any(len(values) != len(categories) for _, values in given):
+        raise ValueError(f"each series must have {len(categories)} values, one for each category")
+    highest = max((value for _, values in given for value in values), default=0.0)
+    chart = Chart(title, about, (0.0, float(max(1, len(categories)))), (0.0, max(0.0, highest)), size)
+    chart.y_marks(y)
+    width = 0.8 / max(1, len(given))
+    for place, category in enumerate(categories):
+        chart.mark_x(chart.x(place + 0.5), category)
+        for index, (name, values) in enumerate(given):
+            what = f"{category}, {name}: {y.shown(values[place])}" if name else f"{category}: {y.shown(values[place])}"
+            left = place + 0.1 + index * width
+            chart.add(_bar(chart, left, left + width, values[place], what, index))
+    chart.label_x(x)
+    chart.legend([name for name, _ in given])
+    return chart.svg()
+
+
+def histogram(title: str, about: str, values: Sequence[float], edges: Sequence[float], x: Axis, y: Axis) -> str:
+    """How many values lie in [edge, next edge), the last bar with its upper edge. Values outside are not counted."""
+    counts = [0] * (len(edges) - 1)
+    for value in values:
+        for place in range(len(counts)):
+            last = place == len(counts) - 1
+            if edges[place] <= value < edges[place + 1] or (last and value == edges[-1]):
+                counts[place] += 1
+    chart = Chart(title, about, (0.0, float(len(counts))), (0.0, float(max(counts, default=0))))
+    chart.y_marks(y)
+    for place, count in enumerate(counts):
+        what = f"{x.shown(edges[place])} to {x.shown(edges[place + 1])}: {count}"
+        chart.add(_bar(chart, place + 0.02, place + 0.98, count, what, 0))
+    for place, edge in enumerate(edges):
+        chart.mark_x(chart.x(place), x.shown(edge))
+    chart.label_x(x.label)
+    return chart.svg()
+
+
+def _bar(chart: Chart, left: float, right: float, value: float, what: str, index: int) -> str:
+    top, bottom = chart.y(value), chart.y(0.0)
+    return (
+        f'<rect class="fill {series_class(index)}" x="{chart.x(left):.1f}" y="{top:.1f}" '
+        f'width="{chart.x(right) - chart.x(left):.1f}" height="{max(0.0, bottom - top):.1f}">'
+        f"<title>{escape(what)}</title></rect>"
+    )
+
+
+def box(title: str, about: str, given: Sequence[tuple[str, Sequence[float]]], x: str, y: Axis) -> str:
+    """A box for each name and its values, which may be none."""
+    highest = max((value for _, values in given for value in values), default=0.0)
+    lowest = min((value for _, values in given for value in values), default=0.0)
+    chart = Chart(title, about, (0.0, float(max(1, len(given)))), (min(0.0, lowest), max(0.0, highest)))
+    chart.y_marks(y)
+    for place, (name, values) in enumerate(given):
+        chart.mark_x(chart.x(place + 0.5), name)
+        if values:
+            _draw(chart, place, name, quartiles(values), y)
+    chart.label_x(x)
+    return chart.svg()
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float, float, float]:
+    """The least, the three quartiles and the greatest of some values, each a value that occurs (nearest rank)."""
+    ordered = sorted(values)
+    least, first, median, third, greatest = (
+        ordered[max(0, ceil(share * len(ordered)) - 1)] for share in (0.0, 0.25, 0.5, 0.75, 1.0)
+    )
+    return least, first, median, third, greatest
+
+
+def _draw(chart: Chart, place: int, name: str, five: tuple[float, float, float, float, float], y: Axis) -> None:
+    least, first, median, third, greatest = five
+    left, middle, right = (chart.x(place + share) for share in (0.25, 0.5, 0.75))
+    what = f"{name}: from {y.shown(least)} to {y.shown(greatest)}, half from {y.shown(first)} to {y.shown(third)}"
+    chart.add(f'<g class="box"><title>{escape(what)}, median {y.shown(median)}</title>')
+    chart.add(f'<path class="line" d="M{middle:.1f} {chart.y(least):.1f}V{chart.y(greatest):.1f}"/>')
+    top, height = chart.y(third), chart.y(first) - chart.y(third)
+    size = f'width="{right - left:.1f}" height="{height:.1f}"'
+    chart.add(f'<rect class="fill {series_class(0)}" x="{left:.1f}" y="{top:.1f}" {size}/>')
+    chart.add(f'<path class="line" d="M{left:.1f} {chart.y(median):.1f}H{right:.1f}"/></g>')

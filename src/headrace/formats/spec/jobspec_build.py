@@ -26,42 +26,14 @@ def from_command(
     gpus_per_task: Optional[int] = None,
     num_nodes: Optional[int] = None,
     exclusive: bool = False,
-    *,
-    duration: Union[float, str, None] = None,
-    environment: Optional[Mapping[str, Optional[str]]] = None,
-    env_expand: Optional[Mapping[str, str]] = None,
-    cwd: Optional[str] = None,
-    rlimits: Optional[Mapping[str, int]] = None,
-    name: Optional[str] = None,
-    input: Optional[str] = None,
-    output: Optional[str] = None,
-    error: Optional[str] = None,
-    label_io: bool = False,
-    unbuffered: bool = False,
-    queue: Optional[str] = None,
-    bank: Optional[str] = None,
+    **attributes: Any,
 ) -> Jobspec:
     """Make the jobspec of ``num_tasks`` tasks in a slot each, spread over ``num_nodes`` nodes if that is given.
 
-    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. Raises ValueError,
-    TypeError.
+    ``attributes`` are the parameters of with_attributes. Raises ValueError, TypeError.
     """
-    return _with_attributes(
-        _resources_and_tasks(command, num_tasks, cores_per_task, gpus_per_task, num_nodes, exclusive),
-        duration=duration,
-        environment=environment,
-        env_expand=env_expand,
-        cwd=cwd,
-        rlimits=rlimits,
-        name=name,
-        input=input,
-        output=output,
-        error=error,
-        label_io=label_io,
-        unbuffered=unbuffered,
-        queue=queue,
-        bank=bank,
-    )
+    jobspec = _resources_and_tasks(command, num_tasks, cores_per_task, gpus_per_task, num_nodes, exclusive)
+    return with_attributes(jobspec, **attributes)
 
 
 def per_resource(
@@ -77,7 +49,7 @@ def per_resource(
     """Make the jobspec of a request for cores and nodes, with tasks counted per node or core by the shell.
 
     Cores alone: this many slots of one core. Nodes: one slot on each node, with its share of the cores, or, without
-    cores, whole nodes. ``attributes`` are those of from_command. Raises ValueError.
+    cores, whole nodes. ``attributes`` are the parameters of with_attributes. Raises ValueError.
     """
     _check_per_resource(ncores, nnodes, per_resource_type, per_resource_count, gpus_per_node)
     slot_cores = 1
@@ -97,7 +69,7 @@ def per_resource(
     options: Dict[str, Any] = {}
     if per_resource_type is not None:
         options["per-resource"] = {"type": per_resource_type, "count": per_resource_count}
-    return _with_attributes(jobspec, shell=options, **attributes)
+    return with_attributes(jobspec, shell=options, **attributes)
 
 
 def from_nest_command(
@@ -113,13 +85,13 @@ def from_nest_command(
 ) -> Jobspec:
     """Make the jobspec of an instance with a broker on each node and ``command`` as initial program (``flux alloc``).
 
-    ``conf`` becomes the instance's configuration. ``attributes`` are those of from_command. Raises ValueError,
-    TypeError.
+    ``conf`` becomes the instance's configuration. ``attributes`` are the parameters of with_attributes. Raises
+    ValueError, TypeError.
     """
     opts = [] if broker_opts is None else list(broker_opts)
     if conf is not None:
         opts.insert(0, "-c{{tmpdir}}/conf.json")
-    jobspec = _with_attributes(
+    jobspec = with_attributes(
         _resources_and_tasks(
             ["flux", "broker", *opts, *command], num_slots, cores_per_slot, gpus_per_slot, num_nodes, exclusive
         ),
@@ -167,6 +139,62 @@ def from_batch_command(
 
 
 # -- changing a jobspec under construction --------------------------------------------------------
+
+
+def with_attributes(
+    jobspec: Jobspec,
+    *,
+    duration: Union[float, str, None] = None,
+    environment: Optional[Mapping[str, Optional[str]]] = None,
+    env_expand: Optional[Mapping[str, str]] = None,
+    cwd: Optional[str] = None,
+    rlimits: Optional[Mapping[str, int]] = None,
+    name: Optional[str] = None,
+    input: Optional[str] = None,
+    output: Optional[str] = None,
+    error: Optional[str] = None,
+    label_io: bool = False,
+    unbuffered: bool = False,
+    queue: Optional[str] = None,
+    bank: Optional[str] = None,
+    shell: Optional[Mapping[str, Any]] = None,
+) -> Jobspec:
+    """Set in a jobspec what all builders take, and return it.
+
+    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. ``shell`` has the
+    builder's own shell options. Raises ValueError, TypeError.
+    """
+    system = jobspec["attributes"]["system"]
+    if duration is not None:
+        set_duration(jobspec, duration)
+    if environment is not None:
+        system["environment"] = dict(environment)
+    if cwd is not None:
+        system["cwd"] = cwd
+    if name is not None:
+        system["job"] = {"name": name}
+    if input is not None:
+        set_shell_option(jobspec, "input.stdin", {"type": "file", "path": input})
+    for stream, path in (("stdout", output), ("stderr", error)):
+        # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
+        if path is not None and path not in {"none", "kvs"}:
+            set_shell_option(jobspec, f"output.{stream}", {"type": "file", "path": path})
+            if label_io:
+                set_shell_option(jobspec, f"output.{stream}.label", True)
+    if unbuffered:
+        set_shell_option(jobspec, "output.stdout.buffer.type", "none")
+        set_shell_option(jobspec, "output.stderr.buffer.type", "none")
+    for key, value in (shell or {}).items():
+        set_shell_option(jobspec, key, value)
+    if env_expand:
+        set_shell_option(jobspec, "env-expand", dict(env_expand))
+    if rlimits:
+        set_shell_option(jobspec, "rlimit", dict(rlimits))
+    if queue is not None:
+        system["queue"] = queue
+    if bank is not None:
+        system["bank"] = bank
+    return jobspec
 
 
 def set_attribute(jobspec: Jobspec, key: str, value: Any) -> None:
@@ -318,56 +346,6 @@ def _resources_and_tasks(
         "attributes": {"system": {"duration": 0}},
         "version": 1,
     }
-
-
-def _with_attributes(
-    jobspec: Jobspec,
-    duration: Union[float, str, None] = None,
-    environment: Optional[Mapping[str, Optional[str]]] = None,
-    env_expand: Optional[Mapping[str, str]] = None,
-    cwd: Optional[str] = None,
-    rlimits: Optional[Mapping[str, int]] = None,
-    name: Optional[str] = None,
-    input: Optional[str] = None,
-    output: Optional[str] = None,
-    error: Optional[str] = None,
-    label_io: bool = False,
-    unbuffered: bool = False,
-    queue: Optional[str] = None,
-    bank: Optional[str] = None,
-    shell: Optional[Mapping[str, Any]] = None,
-) -> Jobspec:
-    system = jobspec["attributes"]["system"]
-    if duration is not None:
-        set_duration(jobspec, duration)
-    if environment is not None:
-        system["environment"] = dict(environment)
-    if cwd is not None:
-        system["cwd"] = cwd
-    if name is not None:
-        system["job"] = {"name": name}
-    if input is not None:
-        set_shell_option(jobspec, "input.stdin", {"type": "file", "path": input})
-    for stream, path in (("stdout", output), ("stderr", error)):
-        # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
-        if path is not None and path not in {"none", "kvs"}:
-            set_shell_option(jobspec, f"output.{stream}", {"type": "file", "path": path})
-            if label_io:
-                set_shell_option(jobspec, f"output.{stream}.label", True)
-    if unbuffered:
-        set_shell_option(jobspec, "output.stdout.buffer.type", "none")
-        set_shell_option(jobspec, "output.stderr.buffer.type", "none")
-    for key, value in (shell or {}).items():
-        set_shell_option(jobspec, key, value)
-    if env_expand:
-        set_shell_option(jobspec, "env-expand", dict(env_expand))
-    if rlimits:
-        set_shell_option(jobspec, "rlimit", dict(rlimits))
-    if queue is not None:
-        system["queue"] = queue
-    if bank is not None:
-        system["bank"] = bank
-    return jobspec
 
 
 def _check_command(command: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from headrace.formats.spec import constraint, ranges
-from headrace.formats.spec.json_kind import kind_of
+from headrace.formats.spec.plain_json import kind_of
 
 _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")

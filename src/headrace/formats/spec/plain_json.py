@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Tuple
 
+
 _SPACE = " \t\n\r"
 _COMPACT = (",", ":")
 
@@ -79,3 +80,36 @@ def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool =
 
 def _refuse(obj: Any) -> Any:
     raise TypeError(f"{type(obj).__name__} has no form in JSON")
+
+
+_INFINITE = float("inf")
+
+
+def as_json(value: Any, path: Tuple[str, ...] = ()) -> Any:
+    """A value of a TOML configuration as JSON has it, with dates and times as text (ISO 8601).
+
+    Raises ValueError with the key of a number that is infinite or not a number.
+    """
+    if isinstance(value, dict):
+        return {key: as_json(inner, (*path, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [as_json(inner, (*path[:-1], f"{path[-1]}[{index}]")) for index, inner in enumerate(value)]
+    if isinstance(value, float) and not -_INFINITE < value < _INFINITE:
+        raise ValueError(f"{'.'.join(path)}: must be a finite number, not {value}")
+    # Only dates and times have this method; their classes are not imported for a configuration without them.
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a decoded value: ``an object``, ``a number``; ``missing or null`` for None."""
+    if value is None:
+        return "missing or null"
+    names = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), type(value).__name__)

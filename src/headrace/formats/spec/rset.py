@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 
 from headrace.formats.spec import constraint as constraint_
 from headrace.formats.spec.idset import Idset
-from headrace.formats.spec.json_kind import kind_of
+from headrace.formats.spec.plain_json import kind_of
 from headrace.formats.spec.rset_config import read_config
 from headrace.formats.spec.rset_fields import (
     RsetError,
@@ -38,7 +38,6 @@ from headrace.formats.spec.rset_groups import (
     difference,
     encode_ids,
     intersection,
-    of_kind,
     popcount,
     united,
 )
@@ -193,15 +192,6 @@ class ResourceSet:
             obj["scheduling"] = self.scheduling
         if self.attributes is not None:
             obj["attributes"] = self.attributes
-        return obj
-
-    def to_job_obj(self) -> Dict[str, Any]:
-        """Return R as the scheduler hands it to a job: like to_obj, with the node list before the times."""
-        obj = self.to_obj()
-        execution = obj["execution"]
-        for key in ("starttime", "expiration", "nslots", "properties"):
-            if key in execution:
-                execution[key] = execution.pop(key)
         return obj
 
     def encode(self) -> str:
@@ -384,10 +374,6 @@ class ResourceSet:
     def select_constraint(self, constraint: Any) -> ResourceSet:
         """Return the set with only the ranks that satisfy an RFC 31 constraint; raises ConstraintError."""
         return self.select_ranks(self.matching_ranks(constraint))
-
-    def select_kind(self, kind: str) -> ResourceSet:
-        """Return the set with one child type only, such as ``core``; ranks without it are removed."""
-        return self._derive(of_kind(self._groups, kind))
 
     def with_property(self, name: str, ranks: Idset) -> ResourceSet:
         """Return the set with a property added to ranks; raises RsetError for a name RFC 20 forbids or an unknown

@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict, List, Tuple
 
 from headrace.formats.spec.hostlist import Hostlist
-from headrace.formats.spec.json_kind import kind_of
+from headrace.formats.spec.plain_json import kind_of
 from headrace.formats.spec.rset_fields import RsetError, decode_ids, is_property_name
 from headrace.formats.spec.rset_groups import Children, Groups, bits_of, children_of
 from headrace.formats.spec.rset_hosts import HostTable, encode_hosts

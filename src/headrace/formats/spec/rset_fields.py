@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.idset import Idset
-from headrace.formats.spec.json_kind import kind_of
+from headrace.formats.spec.plain_json import kind_of
 from headrace.formats.spec.rset_groups import Children, add_group, children_of, united
 
 # Characters that RFC 20 forbids in the name of a property.

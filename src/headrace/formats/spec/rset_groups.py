@@ -97,9 +97,9 @@ def difference(a: Groups, b: Groups) -> Dict[Children, int]:
     """Return the resources in a that are not in b; a rank without any left is removed."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
-        left = merged(mine, theirs, lambda x, y: x & ~y)
-        if left:
-            add_group(groups, left, ranks)
+        remaining = merged(mine, theirs, lambda x, y: x & ~y)
+        if remaining:
+            add_group(groups, remaining, ranks)
     in_b = any_of(b)
     for mine, ranks in a.items():
         add_group(groups, mine, ranks & ~in_b)
@@ -114,16 +114,6 @@ def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
         if both or not (mine or theirs):
             add_group(groups, both, ranks)
     return groups
-
-
-def of_kind(groups: Groups, kind: str) -> Dict[Children, int]:
-    """Return the children of one type only; ranks without any are removed."""
-    found: Dict[Children, int] = {}
-    for children, ranks in groups.items():
-        kept = tuple(pair for pair in children if pair[0] == kind)
-        if kept:
-            add_group(found, kept, ranks)
-    return found
 
 
 def cores_from_0(groups: Groups) -> Dict[Children, int]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
-
-from headrace.formats.spec.idset import Idset
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 # For a shorter run, the key would cost more than it saves.
 _MIN_REPEAT = 1024
@@ -89,20 +87,8 @@ def log(
     return {"level": level, "message": message, **{key: value for key, value in known.items() if value is not None}}
 
 
-def decode_header(context: Any) -> Dict[str, str]:
-    """Return the default encoding (lower case) by stream name of a header event; raises StdioError."""
-    if not isinstance(context, dict):
-        raise StdioError("header: must be an object")
-    if context.get("version") != 1:
-        raise StdioError(f"header.version: must be 1, not {context.get('version')!r}")
-    encodings = context.get("encoding")
-    if not isinstance(encodings, dict) or not all(isinstance(value, str) for value in encodings.values()):
-        raise StdioError("header.encoding: must be an object of encoding by stream name")
-    return {stream: value.lower() for stream, value in encodings.items()}
-
-
-def decode_data(context: Any, encodings: Optional[Mapping[str, str]] = None) -> Data:
-    """Return a data event's content; ``encodings`` are the header's defaults. Raises StdioError."""
+def decode_data(context: Any) -> Data:
+    """Return a data event's content. Raises StdioError."""
     if not isinstance(context, dict):
         raise StdioError("data: must be an object")
     stream, rank, text = context.get("stream"), context.get("rank"), context.get("data")
@@ -119,23 +105,12 @@ def decode_data(context: Any, encodings: Optional[Mapping[str, str]] = None) -> 
         return Data(stream, rank, None, ended)
     if not isinstance(text, str):
         raise StdioError(f"data.data: must be a string, not {text!r}")
-    encoding = context.get("encoding", (encodings or {}).get(stream, "utf-8"))
+    encoding = context.get("encoding", "utf-8")
     content = _decode(text, encoding)
     repeat = context.get("repeat", 1)
     if isinstance(repeat, bool) or not isinstance(repeat, int) or not 0 <= repeat * max(len(content), 1) <= _MAX_DATA:
         raise StdioError(f"data.repeat: must be a number of times that gives at most {_MAX_DATA} bytes, not {repeat!r}")
     return Data(stream, rank, content * repeat, ended)
-
-
-def expand_rank(rank: str, ntasks: int) -> Sequence[int]:
-    """Return the task ranks of an event's ``rank``: an idset, or ``all`` of ``ntasks``; raises StdioError."""
-    if rank == "all":
-        return range(ntasks)
-    try:
-        ranks: List[int] = list(Idset.parse(rank))
-    except ValueError as exc:
-        raise StdioError(f"rank: {exc}") from None
-    return ranks
 
 
 def _decode(text: str, encoding: Any) -> bytes:

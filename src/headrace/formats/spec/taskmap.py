@@ -112,15 +112,15 @@ class TaskMap:
         """
         if stride < 1:
             raise TaskMapError(f"cyclic: the stride must be 1 or more, not {stride}")
-        left = list(_check_counts(counts))
+        remaining = list(_check_counts(counts))
         blocks: List[Block] = []
-        while any(left):
+        while any(remaining):
             dealt: List[Block] = []
-            for node, count in enumerate(left):
+            for node, count in enumerate(remaining):
                 if count:
                     _append(dealt, (node, 1, min(stride, count), 1))
             # Until the node with the fewest tasks is full, every turn is the same.
-            smallest = min(count for count in left if count)
+            smallest = min(count for count in remaining if count)
             turns = max(1, smallest // stride)
             if len(dealt) == 1:
                 nodeid, nnodes, ppn, repeat = dealt[0]
@@ -128,7 +128,7 @@ class TaskMap:
             else:
                 for block in dealt * turns:
                     _append(blocks, block)
-            left = [max(0, count - stride * turns) for count in left]
+            remaining = [max(0, count - stride * turns) for count in remaining]
         return cls(blocks)
 
     @classmethod
@@ -165,11 +165,11 @@ class TaskMap:
 
     def node_of(self, task: int) -> int:
         """Return the node of a task. Raises TaskMapError for a task outside the map."""
-        left = task
+        remaining = task
         for nodeid, nnodes, ppn, repeat in self.blocks if task >= 0 else ():
-            if left < nnodes * ppn * repeat:
-                return nodeid + left % (nnodes * ppn) // ppn
-            left -= nnodes * ppn * repeat
+            if remaining < nnodes * ppn * repeat:
+                return nodeid + remaining % (nnodes * ppn) // ppn
+            remaining -= nnodes * ppn * repeat
         raise TaskMapError(f"no task {task}: the map has {self.ntasks}")
 
     def encode(self) -> str:

@@ -33,8 +33,8 @@ class Lines:
         self._is_within = False
         self._skip = 0
 
-    def again(self) -> None:
-        """What follows is of another stream, which begins at `since`."""
+    def restart(self) -> None:
+        """Expect another stream, which begins at `since`."""
         self._repeated = self._known.copy()
         self._head, self._is_within = b"", False
 

@@ -41,6 +41,7 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 MINICLUSTERS = Kind("flux-framework.org", "v1alpha2", "miniclusters", "MiniCluster")
 JOBSETS = Kind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 TRAINJOBS = Kind("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
+MPIJOBS = Kind("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 _ADMISSION = "admissionregistration.k8s.io"
 VALIDATING = Kind(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
 MUTATING = Kind(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")

@@ -1,10 +1,15 @@
-"""What is wrong with an object: each problem has its path in the document and the rule that is broken. Pure."""
+"""What is wrong with an object: problems, each with its path in the document and the rule that is broken. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
+from .kinds import Kind
+
+# The HTTP status of an object that is refused.
+_INVALID = 422
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
 
@@ -17,3 +22,17 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.rule}" if self.path else self.rule
+
+
+def refusal(kind: Kind, name: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    """The Status (metav1.Status) with which admission refuses an object: each problem is a cause with its field, as
+    kubectl shows them.
+    """
+    found = list(problems)
+    causes = [{"reason": "FieldValueInvalid", "field": one.path, "message": one.rule} for one in found]
+    return {
+        "code": _INVALID,
+        "reason": "Invalid",
+        "message": "; ".join(str(one) for one in found),
+        "details": {"name": name, "kind": kind.kind, "group": kind.group, "causes": causes},
+    }

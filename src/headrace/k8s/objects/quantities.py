@@ -31,7 +31,7 @@ def quantity(text: str) -> Fraction:
 
 def _number(text: str) -> Fraction:
     """A decimal number, of which Python would not read more than thousands of digits; a longer one is cut down."""
-    whole, _, part = text.lstrip("+-").partition(".")
-    whole = whole.lstrip("0") or "0"
-    found = Fraction(10) ** _DIGITS if len(whole) > _DIGITS else Fraction(f"{whole}.{part[:_DIGITS] or 0}")
+    integer, _, part = text.lstrip("+-").partition(".")
+    integer = integer.lstrip("0") or "0"
+    found = Fraction(10) ** _DIGITS if len(integer) > _DIGITS else Fraction(f"{integer}.{part[:_DIGITS] or 0}")
     return -found if text.startswith("-") else found

@@ -165,13 +165,13 @@ def _merged(condition: str, held: str, not_held: str) -> str:
     parts = []
     for _, begin, end, other_begin, other_end in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         ours, theirs = first[begin:end], second[other_begin:other_end]
-        if ours != theirs and not (_is_whole(ours) and _is_whole(theirs)):
+        if ours != theirs and not (_is_balanced(ours) and _is_balanced(theirs)):
             return either(condition, held, not_held)
         parts.append(either(condition, "".join(ours), "".join(theirs)))
     return "".join(parts)
 
 
-def _is_whole(lines: list[str]) -> bool:
+def _is_balanced(lines: list[str]) -> bool:
     """Whether each template action that lines begin ends in them, and no other."""
     depth = 0
     for line in lines:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..objects.conditions import holds
 from ..objects.kinds import APISERVICES, PROGRAM_LABEL, Kind
 from ..progress import News
 from ..runtime.api import Api, ApiError
@@ -59,7 +60,7 @@ class Item(NamedTuple):
         return f"{self.kind.kind.lower()}/{self.name}{where}"
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """Objects that stay, by `KIND/NAME`; `why` they do, and what to do about them."""
 
     objects: tuple[str, ...]
@@ -106,8 +107,7 @@ async def kinds_served(api: Api) -> list[Served]:
 
 
 def _is_available(api_service: Object) -> bool:
-    conditions = (api_service.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)
+    return holds(api_service.get("status"), "Available")
 
 
 class Removal:
@@ -123,7 +123,7 @@ class Removal:
         self.api, self.dry_run, self._said, self.tell = api, dry_run, said, tell
         self.deleted: list[Item] = []
         self.released: list[Item] = []
-        self.left: list[Left] = []
+        self.remaining: list[Remaining] = []
         self.served: list[Served] = []
         self.items: list[Item] = []
         self._component, self._until = component, time.monotonic() + timeout
@@ -194,6 +194,10 @@ class Removal:
         self.released.append(item)
         self._say(item, "released")
 
+    def keep(self, items: Iterable[object], why: str) -> None:
+        """Report that objects stay, and why."""
+        self.remaining.append(Remaining(tuple(map(str, items)), why))
+
     def _say(self, item: Item, what: str) -> None:
         self._said(f"{item} {what}{' (dry run)' if self.dry_run else ''}")
 
@@ -238,7 +242,7 @@ class Removal:
             if release := next(filter(None, map(_helm_release, inside)), ""):
                 how = f"helm uninstall {release} -n {one.name}, and then this command again, delete it"
             texts = sorted({f"{each.kind.kind.lower()}/{each.name}" for each in inside})
-            self.left.append(Left((str(one),), f"it has {named(texts)}; {how}"))
+            self.keep([one], f"it has {named(texts)}; {how}")
 
     async def _others_in(self, namespace: str) -> list[Item]:
         """What is in a namespace and neither of the install nor of Kubernetes itself."""
@@ -286,10 +290,10 @@ def _kept_by(one: Item, body: Object) -> str:
     """What an object that is being deleted waits for, as far as it tells that."""
     if one.kind.kind == NAMESPACE:
         conditions = (body.get("status") or {}).get("conditions") or ()
-        told = [str(each.get("message", "")) for each in conditions if each.get("status") == "True"]
+        reasons = [str(each.get("message", "")) for each in conditions if each.get("status") == "True"]
     else:
-        told = [f"finalizer {each}" for each in body["metadata"].get("finalizers") or ()]
-    return f" ({'; '.join(told)})" if told else ""
+        reasons = [f"finalizer {each}" for each in body["metadata"].get("finalizers") or ()]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 async def _unless_gone(request: Any) -> Any:

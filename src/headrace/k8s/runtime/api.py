@@ -1,7 +1,7 @@
 """The part of the API server's REST interface that the operator and our commands use, on one aiohttp session.
 
 Objects are the dictionaries of the API. Every refusal is an ApiError with the server's own reason and message. A watch
-is a stream of (type, object) whose end its reader handles (`runtime.reflector`).
+is a stream of (type, object) whose end its reader handles (`watches.Reflector`).
 Source: Kubernetes API concepts (verbs, watch, server-side apply), API conventions (Status).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from headrace.formats.spec.lines import LineReader
 
 from ..objects.kinds import Kind
 from .credentials import Cluster
-from .decoding import decoded
 
 Object = dict[str, Any]
 
@@ -33,6 +33,10 @@ REQUEST_TIMEOUT = 65.0
 # a bookmark, whose version the next watch continues from.
 WATCH_TIMEOUT = 540
 _CHUNK = 500
+# Levels of a document that is nested too deeply which are kept. Objects of Kubernetes have tens of them, and what walks
+# them here goes down by a call or two for each.
+KEPT_LEVELS = 150
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 
 class ApiError(Exception):
@@ -293,3 +297,30 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in reader.feed(chunk):
             if line:
                 yield line
+
+
+def decoded(raw: bytes) -> Any:
+    """The value of a JSON text. What is deeper than Python decodes has null where it is deeper than KEPT_LEVELS.
+
+    A definition that leaves the form of a field open lets users nest an object deeper than Python decodes, and such an
+    object would end the watch of its kind. Raises msgspec.DecodeError.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        return msgspec.json.decode(_cut(raw))
+
+
+def _cut(raw: bytes) -> bytes:
+    parts, depth, kept_from = [], 0, 0
+    for token in _TOKEN.finditer(raw):
+        sign = token[0]
+        if sign in (b"{", b"["):
+            depth += 1
+            if depth == KEPT_LEVELS + 1:
+                parts += [raw[kept_from : token.start()], b"null"]
+        elif sign in (b"}", b"]"):
+            if depth == KEPT_LEVELS + 1:
+                kept_from = token.end()
+            depth -= 1
+    return b"".join([*parts, raw[kept_from:]])

@@ -20,8 +20,8 @@ from ..objects.kinds import Kind
 from .api import Api, ApiError, Unreachable, is_namespace_ending
 from .cache import Key, key_of
 from .credentials import CredentialsError
-from .desired import Observed, Outcome, steps_towards
 from .events import Report, record, where
+from .steps import Observed, Outcome, steps_towards
 from .watches import Selection, Watches
 from .work_queue import WorkQueue
 from .writes import Taken, Writes, patch_of

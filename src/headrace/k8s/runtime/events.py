@@ -57,9 +57,9 @@ def event_body(kind: Kind, about: Object, event: Report, now: float, component: 
     status, so that a controller that was restarted before it wrote the next status does not write an Event twice.
     """
     meta = about["metadata"]
-    told = json.dumps([meta["uid"], about.get("status"), event.reason, event.message], sort_keys=True)
+    identity = json.dumps([meta["uid"], about.get("status"), event.reason, event.message], sort_keys=True)
     moment = text_of(now)
-    name = f"{meta['name']}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    name = f"{meta['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,

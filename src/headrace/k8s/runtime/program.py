@@ -1,14 +1,16 @@
 """Runs controllers as a program: cluster, Lease, caches, workers, one admission webhook, HTTP pages for health and
-metrics, orderly shutdown.
+metrics, log lines, orderly shutdown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
@@ -28,6 +30,8 @@ from .api import Api
 from .controller import Shared
 
 log = logging.getLogger("headrace.k8s.program")
+# The attributes that every record of a log has.
+_RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -213,3 +217,39 @@ async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
     host, _, port = bind.rpartition(":")
     await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
     return runner
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object on each line: time, level, logger, message and the call's `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _RECORD},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    """For users: time, level, message and then key=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = "".join(f" {key}={value}" for key, value in vars(record).items() if key not in _RECORD)
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        text = f"{clock} {record.levelname:<7} {record.getMessage()}{extra}"
+        return text + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+def log_to_stderr(style: str, level: str) -> None:
+    """`style` is json or text, `level` a lower-case name of a level of package logging."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else TextLines())
+    root = logging.getLogger("headrace")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False

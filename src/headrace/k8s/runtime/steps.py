@@ -1,16 +1,23 @@
-"""The writes that a controller asks for, each about one object. Data only; `writes` carries them out in order.
+"""The writes that a controller asks for, each about one object, and those that make the objects of an owner as wanted.
+Pure; `writes` carries them out in order.
 
 Each can be repeated, so that a process that ends between two of them is followed by one that starts again from the
-first.
+first. Objects that are wanted and absent are created, those that differ are applied, and those that are no longer
+wanted are deleted. An object differs if it was made from another wish, by the fingerprint that it carries, or if
+somebody has changed a field of it; fields that the wish leaves to the API server count for nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 from msgspec import Struct
 
 from ..objects.kinds import Kind
+from .events import Report
 
 Object = dict[str, Any]
 
@@ -48,3 +55,66 @@ class Delete(Struct, frozen=True):
 
 
 Step = Union[Create, Apply, Patch, Delete]
+
+
+class Observed(Struct, frozen=True):
+    """An object, and the objects whose controller it is, by their kind ("ConfigMap") and name."""
+
+    item: Object
+    owned: dict[str, dict[str, Object]]
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """`objects` are all that the object should own; `status` is the whole status, None to leave it; `events` are about
+    the change to it; `requeue_at` is the time of the next reconcile if nothing changes (seconds since the epoch).
+    """
+
+    objects: tuple[Object, ...] = ()
+    status: Object | None = None
+    events: tuple[Report, ...] = ()
+    requeue_at: float | None = None
+
+
+def steps_towards(
+    observed: Observed, objects: tuple[Object, ...], owner: Kind, kinds: Mapping[str, Kind], annotation: str
+) -> Iterator[Step]:
+    """The steps from what `observed.item`, which is of the kind `owner`, owns to `objects`. `kinds` are the kinds that
+    are observed, by name; `annotation` is where an object has its fingerprint. Raises ValueError for any other kind.
+    """
+    wanted = {(body["kind"], body["metadata"]["name"]): body for body in objects}
+    for (kind, name), body in wanted.items():
+        if kind not in kinds:
+            raise ValueError(f"{kind}/{name} is wanted, but only {', '.join(kinds)} are observed")
+        found = observed.owned[kind].get(name)
+        made = _owned(body, observed.item, owner, annotation)
+        if found is None:
+            yield Create(kinds[kind], made)
+        elif not _covers(found, made):
+            yield Apply(kinds[kind], name, found["metadata"]["uid"], made)
+    for kind, items in observed.owned.items():
+        for name, found in items.items():
+            if (kind, name) not in wanted and not found["metadata"].get("deletionTimestamp"):
+                yield Delete(kinds[kind], name, found["metadata"]["uid"])
+
+
+def _owned(body: Object, item: Object, owner: Kind, annotation: str) -> Object:
+    meta = item["metadata"]
+    reference = {
+        **{"apiVersion": owner.api_version, "kind": owner.kind, "name": meta["name"], "uid": meta["uid"]},
+        **{"controller": True, "blockOwnerDeletion": True},
+    }
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    fingerprint = hashlib.sha256(text.encode()).hexdigest()[:32]
+    annotations = {**(body["metadata"].get("annotations") or {}), annotation: fingerprint}
+    return {**body, "metadata": {**body["metadata"], "annotations": annotations, "ownerReferences": [reference]}}
+
+
+def _covers(found: Any, wanted: Any) -> bool:
+    """Whether `found` has all that `wanted` says. A listed object lacks its kind."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _covers(found.get(key), value) for key, value in wanted.items() if key not in ("apiVersion", "kind")
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_covers, found, wanted))
+    return bool(found == wanted)

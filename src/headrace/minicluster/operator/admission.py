@@ -12,8 +12,7 @@ from typing import Any
 
 from headrace.formats.config import keys as config_keys
 from headrace.k8s.objects.kinds import MINICLUSTERS
-from headrace.k8s.objects.problems import Problem
-from headrace.k8s.objects.refusal import refusal
+from headrace.k8s.objects.problems import Problem, refusal
 from headrace.k8s.runtime.admission.reviews import BadReview, Handler, Review, Verdict
 from headrace.minicluster.api.fields import InvalidMiniCluster
 

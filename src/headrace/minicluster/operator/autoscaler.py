@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.formats.spec.job_state import STATE_BITS
+from headrace.k8s.metrics_api import DEMAND_NODES, IDLE_SECONDS, JOB_COUNTS, NODES_UP
 from headrace.k8s.objects.kinds import MINICLUSTERS, Kind
 from headrace.k8s.objects.timestamps import seconds_of
 
 Object = dict[str, Any]
 
-DEMAND = "demand_nodes"
-NAMES = (DEMAND, "idle_seconds", "node_up_count", *(f"job_queue_state_{state}_count" for state in STATE_BITS))
+NAMES = (DEMAND_NODES, IDLE_SECONDS, NODES_UP, *JOB_COUNTS.values())
 AUTOSCALERS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 
 
@@ -29,10 +28,10 @@ def numbers(cluster: Object, now: float) -> dict[str, float]:
     since = status.get("idleSince")
     jobs = status.get("jobs") or {}
     return {
-        DEMAND: status["demandNodes"],
-        "idle_seconds": max(now - seconds_of(since), 0.0) if since else 0.0,
-        "node_up_count": status.get("brokersUp", 0),
-        **{f"job_queue_state_{state}_count": jobs.get(state, 0) for state in STATE_BITS},
+        DEMAND_NODES: status["demandNodes"],
+        IDLE_SECONDS: max(now - seconds_of(since), 0.0) if since else 0.0,
+        NODES_UP: status.get("brokersUp", 0),
+        **{name: jobs.get(state, 0) for state, name in JOB_COUNTS.items()},
     }
 
 
@@ -51,7 +50,7 @@ def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds
         raise ValueError(f"the smallest size is {smallest}, it must be from 1 to the largest, {largest}")
     target = {"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind, "name": name}
     wanted = {"type": "AverageValue", "averageValue": "1"}
-    measured = {"metric": {"name": DEMAND}, "describedObject": target, "target": wanted}
+    measured = {"metric": {"name": DEMAND_NODES}, "describedObject": target, "target": wanted}
     return {
         "apiVersion": AUTOSCALERS.api_version,
         "kind": AUTOSCALERS.kind,

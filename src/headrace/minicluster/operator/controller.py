@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.formats.exposition.metrics import Metrics
+from headrace.k8s.objects.conditions import holds, job_end
 from headrace.k8s.objects.kinds import CONFIG_MAPS, EVENTS, JOBS, LEASES, MINICLUSTERS, PODS, SECRETS, SERVICES, Kind
 from headrace.k8s.runtime.api import ApiError, is_namespace_ending
 from headrace.k8s.runtime.cache import Key, key_of, owner_of
@@ -33,7 +34,6 @@ from .actions import Actions, Executor
 from .builders import Images, desired, view_image
 from .core import pods
 from .core.changes import HOSTS, TRIMMED, content_fingerprint, hosts_of
-from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
 from .links import Keys, Links, address_of, link_keys
@@ -124,10 +124,7 @@ class Operator:
         is_free = self._other_operator_seconds(time.time()) <= 0
         for cluster in self.clusters:
             status = cluster.get("status") or {}
-            waits = any(
-                one["type"] == "StandingBack" and one["status"] == "True" for one in status.get("conditions", ())
-            )
-            if not status.get("phase") or (waits and is_free):
+            if not status.get("phase") or (is_free and holds(status, "StandingBack")):
                 yield key_of(cluster), 0.0
 
     def _other_operator_seconds(self, now: float) -> float:

@@ -1,18 +1,16 @@
 """The objects that install the cluster queue: definitions, account and roles, Deployment and webhook. Pure.
 
 The roles allow only what the queue does: it reads pods, nodes and namespaces, and changes of objects only what holds
-and releases them. Sources: API reference of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security
-Standards ("restricted").
+and releases them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct, field
 
-from headrace.cluster_queue.crd import definitions
 from headrace.cluster_queue.names import (
     ACCESS_REVIEWS,
     BINDINGS,
@@ -39,7 +37,6 @@ from headrace.cluster_queue.names import (
     WEBHOOK_PORT,
 )
 from headrace.cluster_queue.policies import (
-    LABELS,
     fluxjob_policy,
     held_namespaces,
     held_policy,
@@ -48,19 +45,18 @@ from headrace.cluster_queue.policies import (
 )
 from headrace.cluster_queue.store.database import Address
 from headrace.cluster_queue.workloads import KINDS, others
-from headrace.k8s.objects.kinds import LEASES, MUTATING, PODS, SECRETS
+from headrace.k8s.objects.kinds import EVENTS, LEASES, MUTATING, PODS, SECRETS
+from headrace.k8s.packaging.component import READ, Component, Part, rule, secret_part, webhook_rule
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, RESOURCES, UNPRIVILEGED
 
 Object = dict[str, Any]
 
-_RBAC = "rbac.authorization.k8s.io"
 # Where the pod has the folder of a store in a file, and the password of one in a database.
 _STATE = "/var/lib/fluxqueue"
 _PASSWORD = "/etc/fluxqueue-store"
 # Where it has the certificate of the gRPC services, and the authority of their clients' certificates.
 _GRPC = "/etc/fluxqueue-grpc"
 _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
-_READ = ["get", "list", "watch"]
 # A message of 64 MiB takes a few times that until it is answered.
 GRPC_RESOURCES: Object = {**RESOURCES, "limits": {**RESOURCES["limits"], "memory": "1Gi"}}
 
@@ -125,17 +121,8 @@ def check(install: Install) -> None:
             raise ValueError(f"gRPC is answered by one process, not by {install.replicas}")
 
 
-def objects(install: Install) -> list[Object]:
-    """All objects in the order in which they are applied."""
-    return [
-        *definitions(),
-        namespace_object(install),
-        *policies(install),
-        *(order_policy(install.namespace) if install.strict else ()),
-        *access(install),
-        *workload(install),
-        *webhook(install),
-    ]
+def component(install: Install) -> Component:
+    return Component(FLUXQUEUE, install.namespace)
 
 
 def policies(install: Install) -> list[Object]:
@@ -143,196 +130,111 @@ def policies(install: Install) -> list[Object]:
     return [*history_policy(), *fluxjob_policy(install.namespace), *held_policy(install.namespace)]
 
 
-def namespace_object(install: Install) -> Object:
-    labels = {**LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install.namespace, "labels": labels}}
-
-
-def _metadata(name: str, namespace: str = "") -> Object:
-    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(LABELS)}
-
-
-def _rule(kinds: Any, verbs: list[str], names: list[str] | None = None, part: str = "") -> Object:
-    rule = {
-        "apiGroups": sorted({kind.group for kind in kinds}),
-        "resources": [f"{kind.plural}{part}" for kind in kinds],
-        "verbs": verbs,
-    }
-    return {**rule, "resourceNames": names} if names else rule
+def order(install: Install) -> list[Object]:
+    """What the API server refuses in an installation that is `strict`."""
+    return order_policy(install.namespace) if install.strict else []
 
 
 def access(install: Install) -> list[Object]:
     """The service account, its roles and their bindings, and what users may read."""
-    account = {
-        **{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(FLUXQUEUE, install.namespace)},
-        # The Deployment mounts the token itself.
-        "automountServiceAccountToken": False,
-    }
+    fluxqueue = component(install)
     cluster = [
-        _rule([NODES, NAMESPACES], _READ),
-        _rule([PRIORITY_CLASSES], _READ),
-        _rule([CLAIMS], _READ),
-        _rule([BINDINGS], ["create"]),
-        _rule([PODS], [*_READ, "patch", "delete"]),
-        *(_rule([one.kind], [*_READ, "patch"] if one.suspend else _READ) for one in others()),
-        _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),
-        _rule([FLUXJOBS], ["patch", "delete"]),
-        _rule([FLUXJOBS, FLUXQUEUES], ["patch"], part="/status"),
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-        _rule([MUTATING], [*_READ, "patch"], [CONFIGURATION]),
-        _rule([FLUXHISTORIES], [*_READ, "delete"]),
-        _rule([FLUXHISTORIES], ["patch"], part="/status"),
-        _rule([POLICIES, POLICY_BINDINGS], ["get"], [HISTORY_POLICY]),
-        _rule([ACCESS_REVIEWS], ["create"]),
+        rule([NODES, NAMESPACES], READ),
+        rule([PRIORITY_CLASSES], READ),
+        rule([CLAIMS], READ),
+        rule([BINDINGS], ["create"]),
+        rule([PODS], [*READ, "patch", "delete"]),
+        *(rule([one.kind], [*READ, "patch"] if one.suspend else READ) for one in others()),
+        rule([FLUXJOBS, FLUXQUEUES], [*READ, "create"]),
+        rule([FLUXJOBS], ["patch", "delete"]),
+        rule([FLUXJOBS, FLUXQUEUES], ["patch"], parts=["/status"]),
+        rule([EVENTS], ["create"]),
+        rule([MUTATING], [*READ, "patch"], [CONFIGURATION]),
+        rule([FLUXHISTORIES], [*READ, "delete"]),
+        rule([FLUXHISTORIES], ["patch"], parts=["/status"]),
+        rule([POLICIES, POLICY_BINDINGS], ["get"], [HISTORY_POLICY]),
+        rule([ACCESS_REVIEWS], ["create"]),
     ]
     own = [
-        _rule([LEASES], ["create"]),
-        _rule([LEASES], ["get", "update"], [FLUXQUEUE]),
-        _rule([SECRETS], ["create"]),
-        _rule([SECRETS], ["get", "update"], [WEBHOOK]),
+        rule([LEASES], ["create"]),
+        rule([LEASES], ["get", "update"], [FLUXQUEUE]),
+        rule([SECRETS], ["create"]),
+        rule([SECRETS], ["get", "update"], [WEBHOOK]),
     ]
-    view: Object = {
-        **{"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": _metadata(f"{FLUXQUEUE}-view")},
-        # The names of FluxHistories are secrets of those who ask, so there is no right to list or watch these.
-        "rules": [_rule([FLUXJOBS, FLUXQUEUES], _READ), _rule([FLUXHISTORIES], ["create", "get", "delete"])],
-    }
-    for role in ("view", "edit", "admin"):
-        view["metadata"]["labels"][f"{_RBAC}/aggregate-to-{role}"] = "true"
-    return [account, *_granted(install, "", cluster), *_granted(install, install.namespace, own), view]
-
-
-def _granted(install: Install, namespace: str, rules: list[Object]) -> list[Object]:
-    """A role and its binding to the account, for the whole cluster if `namespace` is ""."""
-    prefix, metadata = "" if namespace else "Cluster", _metadata(FLUXQUEUE, namespace)
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": rules}
-    binding = {
-        **{"apiVersion": f"{_RBAC}/v1", "kind": f"{prefix}RoleBinding", "metadata": metadata},
-        "roleRef": {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": FLUXQUEUE},
-        "subjects": [{"kind": "ServiceAccount", "name": FLUXQUEUE, "namespace": install.namespace}],
-    }
-    return [role, binding]
+    # The names of FluxHistories are secrets of those who ask, so there is no right to list or watch these.
+    view = [rule([FLUXJOBS, FLUXQUEUES], READ), rule([FLUXHISTORIES], ["create", "get", "delete"])]
+    return [
+        fluxqueue.account(),
+        *fluxqueue.granted(FLUXQUEUE, "", cluster),
+        *fluxqueue.granted(FLUXQUEUE, install.namespace, own),
+        fluxqueue.users_role(f"{FLUXQUEUE}-view", ["view", "edit", "admin"], view),
+    ]
 
 
 def workload(install: Install) -> list[Object]:
     """The Deployment, and the Services of its metrics and of gRPC."""
+    fluxqueue = component(install)
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     words = ["headrace", "fluxqueue", "run", *(f"--{name}-bind=:{port}" for name, port in ports.items())]
-    parts = [_store(install), *(_grpc(install) if install.grpc else ())]
+    services = [fluxqueue.service("metrics", METRICS_PORT)]
     if install.grpc:
         ports["grpc"] = GRPC_PORT
-    resources = install.resources or (GRPC_RESOURCES if install.grpc else RESOURCES)
-    container = {
-        **{"name": "fluxqueue", "image": install.image, "resources": resources},
-        "command": [*words, *(option for part in parts for option in part.options)],
-        "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *(one for part in parts for one in part.mounts)],
-    }
-    pod = {
-        "serviceAccountName": FLUXQUEUE,
-        "automountServiceAccountToken": True,
-        "securityContext": {
-            **{"runAsNonRoot": True, "runAsUser": UNPRIVILEGED, "seccompProfile": {"type": "RuntimeDefault"}},
-            # Volumes are the process's to read, and a claim's to write.
-            "fsGroup": UNPRIVILEGED,
-        },
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *(one for part in parts for one in part.volumes)],
-        # The Lease is released when the process ends.
-        "terminationGracePeriodSeconds": 10,
-    }
-    spec = {
-        "replicas": install.replicas,
+        services.append(fluxqueue.service("grpc", GRPC_PORT))
+    deployment = fluxqueue.deployment(
+        container="fluxqueue",
+        image=install.image,
+        resources=install.resources or (GRPC_RESOURCES if install.grpc else RESOURCES),
+        ports=ports,
+        parts=[Part(words), _store(install), *(_grpc(install) if install.grpc else ())],
+        replicas=install.replicas,
         # Of two processes, the second could not have the claim's volume.
-        **({"strategy": {"type": "Recreate"}} if install.store_claim else {}),
-        "selector": {"matchLabels": dict(LABELS)},
-        "template": {"metadata": {"labels": dict(LABELS)}, "spec": pod},
-    }
-    metadata = _metadata(FLUXQUEUE, install.namespace)
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
-    found = [deployment, _service(install, "metrics", METRICS_PORT)]
-    return [*found, _service(install, "grpc", GRPC_PORT)] if install.grpc else found
+        strategy="Recreate" if install.store_claim else "",
+        # Volumes are the process's to read, and a claim's to write.
+        volume_group=UNPRIVILEGED,
+    )
+    return [deployment, *services]
 
 
-def _service(install: Install, name: str, port: int) -> Object:
-    spec = {"selector": dict(LABELS), "ports": [{"name": name, "port": port, "targetPort": name}]}
-    metadata = _metadata(f"{FLUXQUEUE}-{name}", install.namespace)
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-
-
-class _Part(NamedTuple):
-    """What a choice of an installation adds to the program: options, and the mounts and volumes that these take."""
-
-    options: list[str]
-    mounts: Sequence[Object] = ()
-    volumes: Sequence[Object] = ()
-
-
-def _secret(name: str, secret: str, folder: str, keys: tuple[str, ...], options: list[str]) -> _Part:
-    """Files of a Secret in a folder, which `options` name."""
-    items = [{"key": key, "path": key} for key in keys]
-    volume = {"name": name, "secret": {"secretName": secret, "items": items, "defaultMode": 0o440}}
-    return _Part(options, [{"name": name, "mountPath": folder, "readOnly": True}], [volume])
-
-
-def _store(install: Install) -> _Part:
+def _store(install: Install) -> Part:
     if install.store_claim:
         claim = {"name": "store", "persistentVolumeClaim": {"claimName": install.store_claim}}
-        return _Part([f"--statedir={_STATE}"], [{"name": "store", "mountPath": _STATE}], [claim])
+        return Part([f"--statedir={_STATE}"], [{"name": "store", "mountPath": _STATE}], [claim])
     if not install.store:
-        return _Part([])
+        return Part()
     option = f"--store={install.store}"
     if not install.store_secret:
-        return _Part([option])
+        return Part([option])
     options = [option, f"--store-password-file={_PASSWORD}/password"]
-    return _secret("store-password", install.store_secret, _PASSWORD, ("password",), options)
+    return secret_part("store-password", install.store_secret, _PASSWORD, ("password",), options)
 
 
-def _grpc(install: Install) -> Iterator[_Part]:
-    yield _Part([f"--grpc=:{GRPC_PORT}", f"--grpc-queue={install.grpc_queue}"])
+def _grpc(install: Install) -> Iterator[Part]:
+    yield Part([f"--grpc=:{GRPC_PORT}", f"--grpc-queue={install.grpc_queue}"])
     if install.grpc_secret:
         options = [f"--grpc-tls-cert={_GRPC}/tls.crt", f"--grpc-tls-key={_GRPC}/tls.key"]
-        yield _secret("grpc", install.grpc_secret, _GRPC, ("tls.crt", "tls.key"), options)
+        yield secret_part("grpc", install.grpc_secret, _GRPC, ("tls.crt", "tls.key"), options)
         if install.grpc_client_secret:
             options = [f"--grpc-client-ca={_GRPC_CLIENTS}/ca.crt"]
-            yield _secret("grpc-clients", install.grpc_client_secret, _GRPC_CLIENTS, ("ca.crt",), options)
+            yield secret_part("grpc-clients", install.grpc_client_secret, _GRPC_CLIENTS, ("ca.crt",), options)
 
 
 def webhook(install: Install) -> list[Object]:
     """The Service and the configuration of the webhook."""
-    spec = {"selector": dict(LABELS), "ports": [{"port": 443, "targetPort": "webhook"}]}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(WEBHOOK, install.namespace), "spec": spec}
-    address = {"namespace": install.namespace, "name": WEBHOOK, "path": HOLD_PATH, "port": 443}
-    return [service, configuration({"service": address}, install)]
+    fluxqueue = component(install)
+    client = fluxqueue.webhook_client(WEBHOOK, HOLD_PATH)
+    return [fluxqueue.webhook_service(WEBHOOK), configuration(client, install)]
 
 
 def configuration(client: Object, install: Install) -> Object:
     """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`). In the namespaces
     of queues, creations are reviewed, and changes by which the pods to come may be others.
     """
-    rules = [
-        {
-            **{"apiGroups": [kind.group], "apiVersions": [kind.version]},
-            **{"operations": ["CREATE"] if kind == PODS else ["CREATE", "UPDATE"]},
-            **{"resources": [kind.plural], "scope": "Namespaced"},
-        }
-        for kind in (one.kind for one in KINDS.values())
-    ]
+    rules = [webhook_rule(one.kind, ["CREATE"] if one.kind == PODS else ["CREATE", "UPDATE"]) for one in KINDS.values()]
     hook: Object = {
         **{"name": f"hold.fluxqueue.{GROUP}", "clientConfig": client, "rules": rules},
         "namespaceSelector": held_namespaces(install.namespace),
         "matchConditions": [{"name": "new-pods", "expression": _MAKES_OTHER_PODS}],
         "failurePolicy": install.failure_policy,
-        "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
     }
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": MUTATING.kind}
-    return {**head, "metadata": _metadata(CONFIGURATION), "webhooks": [hook]}
+    return component(install).webhook_configuration(MUTATING, CONFIGURATION, hook)

@@ -26,7 +26,7 @@ def build(
 ) -> Mapping[str, Handler]:
     controller = FluxqueueController(shared, namespace or shared.api.cluster.namespace)
     if store:
-        controller.store = Writer(shared, store, controller.core.chronicle.all_now)
+        controller.store = Writer(shared, store, controller.cycle.chronicle.all_now)
     HistoryRequests(shared, store)
     if grpc:
         # Its messages take packages of the extra `fluxqueue`.

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.cluster_queue.admission import gate_index
-from headrace.cluster_queue.core.pin import binding, ungate
-from headrace.cluster_queue.core.world import is_placed
+from headrace.cluster_queue.cycle.pin import binding, ungate
+from headrace.cluster_queue.model.snapshot import is_placed
 from headrace.cluster_queue.names import (
     BINDINGS,
     DEFAULT_NAMESPACE,
@@ -34,10 +34,11 @@ from headrace.cluster_queue.names import (
 from headrace.cluster_queue.workloads import WorkloadKind, others, owner_of
 from headrace.cluster_queue.workloads.workload import value_at, with_value
 from headrace.k8s.objects.kinds import LEASES, MUTATING, PODS, SECRETS
-from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal
+from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Removal
 from headrace.k8s.runtime.api import ApiError
 
-from .install import Install, objects
+from .install import Install
+from .package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -60,7 +61,7 @@ def declared() -> list[Object]:
         {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
         for kind, name in ((SECRETS, WEBHOOK), (LEASES, FLUXQUEUE))
     ]
-    return [*objects(Install(strict=True, grpc=True)), *own]
+    return [*PACKAGE.objects(Install(strict=True, grpc=True)), *own]
 
 
 async def uninstall(removal: Removal, delete_queues: bool) -> None:
@@ -88,7 +89,7 @@ async def _definition_kept(removal: Removal) -> str:
     if not theirs:
         return ""
     how = "its settings stay with its definition; headrace fluxqueue uninstall --delete-queues deletes them"
-    removal.left.append(Left(tuple(map(str, theirs)), how))
+    removal.keep(theirs, how)
     return f"{FLUXQUEUES.plural}.{FLUXQUEUES.group}"
 
 
@@ -101,7 +102,7 @@ async def _tell_of_labels(removal: Removal) -> None:
     labelled = await removal.listed(NAMESPACES, labels=QUEUE)
     if labelled:
         how = f"kubectl label namespace NAME {QUEUE}- removes it"
-        removal.left.append(Left(tuple(map(str, labelled)), f"the label {QUEUE}, which has no effect any more; {how}"))
+        removal.keep(labelled, f"the label {QUEUE}, which has no effect any more; {how}")
 
 
 # --- what waits
@@ -142,20 +143,21 @@ async def _release_all(removal: Removal) -> None:
         if not releases:
             break
         await asyncio.gather(*(attempt(one, release, not rounds_left) for one, release in releases))
-    removal.left += [Left((text,), why) for text, why in problems.items()]
+    for text, why in problems.items():
+        removal.keep([text], why)
     _tell_of_holds(removal, held.on_hold)
 
 
 def _tell_of_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
     for gated in (True, False):
-        found = tuple(str(one) for one in on_hold if (one.kind == PODS) is gated)
+        found = [one for one in on_hold if (one.kind == PODS) is gated]
         patch = (
             'kubectl patch pod NAME --type json -p \'[{"op": "remove", "path": "/spec/schedulingGates"}]\''
             if gated
             else 'kubectl patch KIND NAME --type merge -p \'{"spec": {"suspend": false}}\''
         )
         if found:
-            removal.left.append(Left(found, f"on hold by its user ({HOLD}), and so not released; {patch} releases it"))
+            removal.keep(found, f"on hold by its user ({HOLD}), and so not released; {patch} releases it")
 
 
 async def _release_pod(removal: Removal, pod: Item) -> str:

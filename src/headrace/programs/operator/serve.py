@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.flux_jobs.operator import admission as jobs_admission
 from headrace.flux_jobs.operator.controller import ForeignClusters
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
 from headrace.k8s.objects.kinds import MINICLUSTERS, MUTATING, VALIDATING
 from headrace.k8s.runtime import program
 from headrace.k8s.runtime.admission.reviews import Handler

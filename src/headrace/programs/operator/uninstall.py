@@ -12,16 +12,17 @@ from itertools import product
 from typing import Any
 
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
+from headrace.k8s.objects.conditions import job_end
 from headrace.k8s.objects.kinds import APISERVICES, JOBS, LEASES, MINICLUSTERS, PODS, SECRETS, Kind, api_service_name
-from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal
+from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Removal
 from headrace.k8s.runtime.lease import seconds_fresh
 from headrace.minicluster.client.clusters import other_manager, release
 from headrace.minicluster.operator import names
-from headrace.minicluster.operator.core.job_end import job_end
 from headrace.minicluster.operator.names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
 
-from .install import AUTHORITY, Install, objects, user_roles
+from .install import AUTHORITY, Install, user_roles
+from .package import PACKAGE
 
 Object = dict[str, Any]
 
@@ -36,7 +37,7 @@ def declared() -> list[Object]:
     found = [
         one
         for watched, cert_manager in product(((), ("team",)), (True, False))
-        for one in objects(
+        for one in PACKAGE.objects(
             Install(
                 watched=watched, cert_manager=cert_manager, network_policies=("team",), trainer=True, metrics_api=True,
                 flux_operator_namespace="operator-system",
@@ -64,7 +65,7 @@ async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
     await _release(removal)
     await removal.until_gone([*clusters, *pods])
     rest = [one for one in removal.items if one.kind.kind not in (*_ADMISSION, _PROGRAM, DEFINITION, NAMESPACE)]
-    for_users = {role["metadata"]["name"] for role in user_roles()}
+    for_users = {role["metadata"]["name"] for role in user_roles(Install())}
     of_definition = [*(one for one in rest if one.name in for_users), *removal.of(DEFINITION)]
     await removal.delete(one for one in rest if one not in of_definition)
     if not await _keeps_definition(removal):
@@ -112,13 +113,13 @@ async def _keeps_definition(removal: Removal) -> bool:
             "stay with their definition, and their pods run on"
         )  # fmt: skip
         how = "headrace operator uninstall --delete-miniclusters deletes what no other operator manages"
-        removal.left.append(Left(tuple(map(str, stay)), f"{why}; {how}"))
+        removal.keep(stay, f"{why}; {how}")
         return True
     now = datetime.now(timezone.utc)
     for lease in await removal.listed(LEASES, fields=f"metadata.name={OTHER_LEASE}"):
         if seconds_fresh(lease.body, now) > 0 and removal.of(DEFINITION):
             why = f"the Flux Operator in namespace {lease.namespace} uses it"
-            removal.left.append(Left(tuple(map(str, removal.of(DEFINITION))), why))
+            removal.keep(removal.of(DEFINITION), why)
             return True
     return False
 
@@ -128,4 +129,4 @@ async def _tell_of_jobs(removal: Removal) -> None:
     jobs = [one for one in await removal.listed(JOBS, labels=f"{LABEL_KEY}={LABEL_VALUE}") if not job_end(one.body)]
     if jobs:
         why = "pods that run go on as they are, those that have not started wait for an operator"
-        removal.left.append(Left(tuple(map(str, jobs)), why))
+        removal.keep(jobs, why)

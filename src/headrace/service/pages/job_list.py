@@ -14,7 +14,7 @@ from headrace.service import jobs, service
 from headrace.service.fields import Field, checked_text, choice, of_query, optional, whole_number
 from headrace.service.pages import view
 from headrace.service.pages.html import changes, page
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.formats.plots import bars, lines, scale, style
+from headrace.formats.plots import chart, scale
 from headrace.formats.plots.chart import SERIES, SMALL, Axis
 from headrace.service import jobs, service
 from headrace.service.fields import Field, choice, of_query
@@ -71,7 +71,7 @@ async def show(request: Request) -> Response:
 @router.get("/charts.css")
 async def charts_css(request: Request) -> Response:
     of_query(request, ())
-    return Response(style.CSS, media_type="text/css")
+    return Response(chart.CSS, media_type="text/css")
 
 
 def _begin(begin: float, width: float) -> float:
@@ -142,10 +142,10 @@ def _over_time(
     """Values over the bins, which are as wide as the time that they are for. `label` is that of their axis, and columns
     of the table have `units` behind their names.
     """
-    draw = lines.area if stacked else lines.line
+    draw = chart.area if stacked else chart.line
     ends = [*(row["t"] for row in found["bins"][1:]), found["to"]]
     series = [
-        lines.Series(name, [(at, of(row)) for row, end in zip(found["bins"], ends) for at in (row["t"], end)])
+        chart.Series(name, [(at, of(row)) for row, end in zip(found["bins"], ends) for at in (row["t"], end)])
         for name, of in values.items()
     ]
     time_axis = Axis("time", scale.clock, scale.clock_ticks)
@@ -170,7 +170,7 @@ def _waits(waits: list[dict[str, Any]]) -> Figure:
         longest = view.elapsed(max(one["max"] for one in waits))
         about = f"How long jobs that started had waited, by their cores; the longest {longest}."
     given = [(queue, [medians.get((queue, size), 0.0) for size in sizes]) for queue in queues]
-    svg = bars.bars(
+    svg = chart.bars(
         title, about, [_size(size) for size in sizes], given, "cores of a job", Axis("median", scale.length), SMALL
     )
     rows = [

@@ -1,5 +1,6 @@
-"""The form by which a browser submits a job: from its texts to the fields of a submission, and back from the jobspec of
-a job to the form.
+"""The form that submits a job: from its texts to the fields of a submission, and from the jobspec of a job to texts.
+
+Its fields are the options of `wire.query.job_options` that have a label, a command and a script.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from headrace.service import submission
 from headrace.service.fields import BadFields
 from headrace.service.pages.job_view import script as script_of
 from headrace.service.settings import Settings
+from headrace.service.submission import OPTIONS
+from headrace.wire.query import job_options
+from headrace.wire.query.job_options import Option, Web
 
-NUMBERS = ("nodes", "tasks", "cores_per_task", "gpus_per_task")
-# The fields with their values in an empty form, by the names that they have in `/v2`; of command and script `kind` says
-# which is meant, `exclusive` is "on" or "".
-EMPTY = {
-    **{"kind": "command", "command": "", "script": "", "name": "", "nodes": "", "tasks": "1", "cores_per_task": "1"},
-    **{
-        "gpus_per_task": "0",
-        "exclusive": "",
-        "duration": "",
-        "queue": "",
-        "urgency": "",
-        "dependencies": "",
-        "cwd": "",
-        "env": "",
-    },
-}
+# The fields of several lines.
+AREAS = (job_options.DEPENDENCIES, job_options.ENVIRONMENT)
+# The order of the form; options that are not named here follow, and fields of several lines are last.
+_ORDER = (
+    *("name", "nodes", "tasks", "cores_per_task", "gpus_per_task", "duration", "queue", "urgency", "cwd", "exclusive"),
+    *("dependencies", "env"),
+)
+
+
+def _place(option: Option, web: Web) -> tuple[bool, int]:
+    return option.kind in AREAS, _ORDER.index(web.name) if web.name in _ORDER else len(_ORDER)
+
+
+# The options that the form has a field for, in the form's order.
+FIELDS = sorted(
+    ((option, option.web) for option in OPTIONS.values() if option.web is not None and option.web.label),
+    key=lambda field: _place(*field),
+)
+# The values of an empty form. `kind` says whether `command` or `script` is meant; a checked box is "on".
+EMPTY = {"kind": "command", "command": "", "script": "", **{web.name: web.initial for _, web in FIELDS}}
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
@@ -48,19 +56,10 @@ def read(form: Mapping[str, str], settings: Settings) -> Read:
     given: dict[str, Any] = {}
     what = "script" if form.get("kind") == "script" else "command"
     given[what] = _lines(form.get(what, ""))
-    for name in ("name", "queue", "cwd"):
-        if text := form.get(name, "").strip():
-            given[name] = text
-    for name in (*NUMBERS, "urgency"):
-        if text := form.get(name, "").strip():
-            given[name] = int(text) if _DIGITS.fullmatch(text) else text
-    if text := form.get("duration", "").strip():
-        # A number alone counts minutes, as for `flux submit --time-limit`.
-        given["duration"] = f"{text}m" if _PLAIN_NUMBER.fullmatch(text) else text
-    if form.get("exclusive"):
-        given["exclusive"] = True
-    if lines := _lines(form.get("dependencies", "")).split():
-        given["dependencies"] = lines
+    for option, web in FIELDS:
+        text = form.get(web.name, "").strip()
+        if text and option.kind != job_options.ENVIRONMENT:
+            given[web.name] = _value(option.kind, text)
     problems = {}
     try:
         given["env"] = _environment(form.get("env", ""))
@@ -71,6 +70,18 @@ def read(form: Mapping[str, str], settings: Settings) -> Read:
     except BadFields as exc:
         problems.update(exc.problems)
     return Read(None, problems) if problems else Read(job, {})
+
+
+def _value(kind: str, text: str) -> Any:
+    """Return the JSON value of a field's text. A text that is no value of its kind is kept, and refused later."""
+    if kind in (job_options.COUNT, job_options.URGENCY):
+        return int(text) if _DIGITS.fullmatch(text) else text
+    if kind == job_options.LIMIT:
+        # A number alone counts minutes, as for `flux submit --time-limit`.
+        return f"{text}m" if _PLAIN_NUMBER.fullmatch(text) else text
+    if kind == job_options.FLAG:
+        return True
+    return text.split() if kind == job_options.DEPENDENCIES else text
 
 
 def too_large(form: Mapping[str, str], all: ResourceSet) -> dict[str, str]:
@@ -115,16 +126,13 @@ def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     own = submission.environment({})
     variables = {name: str(value) for name, value in (system.get("environment") or {}).items()}
     plain = {name: value for name, value in variables.items() if name == name.strip() and "\n" not in value}
-    lost = sorted({*system} - {"cwd", "dependencies", "duration", "environment", "job", "queue", "shell", "files"})
+    shown = {option.sets.partition(".")[0] for option, _ in FIELDS} | {"environment", "shell", "files"}
+    lost = sorted({*system} - shown)
     if len(plain) < len(variables):
         lost.append("variables of several lines")
     values = {
         **EMPTY,
-        "name": str((system.get("job") or {}).get("name", "")),
-        "queue": str(system.get("queue", "")),
-        "cwd": str(system.get("cwd", "")),
-        "dependencies": "".join(f"{dependency.encode(one)}\n" for one in system.get("dependencies") or []),
-        "duration": duration.encode(system["duration"]) if system.get("duration") else "",
+        **{web.name: _text(option, system) for option, web in FIELDS if option.sets},
         "env": "".join(f"{name}={value}\n" for name, value in sorted(plain.items()) if own.get(name) != value),
     }
     command = task.get("command") or []
@@ -136,6 +144,20 @@ def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     if counts is None:
         lost.append("its resources")
     return {**values, **(counts or {})}, lost
+
+
+def _text(option: Option, system: Mapping[str, Any]) -> str:
+    """Return the text of an option's field for the attributes of a job, "" where they do not have the key."""
+    value: Any = system
+    for part in option.sets.split("."):
+        value = (value or {}).get(part)
+    if not value:
+        return ""
+    if option.kind == job_options.DEPENDENCIES:
+        return "".join(f"{dependency.encode(one)}\n" for one in value)
+    if option.kind == job_options.LIMIT:
+        return duration.encode(value)
+    return "on" if option.kind == job_options.FLAG else str(value)
 
 
 def _counts(resources: list[Any], count: Mapping[str, Any]) -> dict[str, str] | None:

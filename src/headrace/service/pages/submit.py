@@ -30,13 +30,13 @@ router = APIRouter()
 @router.get("/submit")
 async def form(request: Request) -> Response:
     """The empty form, or with `from` that of a job."""
-    again = of_query(request, _FIELDS).get("from")
+    job_id = of_query(request, _FIELDS).get("from")
     values, lost = dict(submission.EMPTY), list[str]()
-    if again is not None:
+    if job_id is not None:
         link = service.of(request).link
-        # Another user's job is answered as one that never was.
-        await jobs.one(link, again)
-        stored = await jobs.lookup(link, again, ["J"])
+        # Another user's job is answered like one that does not exist.
+        await jobs.one(link, job_id)
+        stored = await jobs.lookup(link, job_id, ["J"])
         values, lost = submission.of_job(stored["J"])
     return await _form(request, values, lost=lost)
 
@@ -88,6 +88,7 @@ async def _form(
         request,
         "submit.html",
         422 if problems else 200,
+        fields=submission.FIELDS,
         values=values,
         problems=problems or {},
         lost=lost or [],

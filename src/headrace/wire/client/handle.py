@@ -71,8 +71,8 @@ class Rpc:
                 raise OSError(errno.ENODATA, f"{self.topic}: the call has no more responses")
             limit = None if timeout is None else time.monotonic() + timeout
             while not inbox:
-                left = None if limit is None else limit - time.monotonic()
-                if (left is not None and left < 0) or not self._handle.pump(left):
+                remaining = None if limit is None else limit - time.monotonic()
+                if (remaining is not None and remaining < 0) or not self._handle.pump(remaining):
                     raise TimeoutError(errno.ETIMEDOUT, f"{self.topic}: no response within {timeout} s")
         return inbox.popleft()
 
@@ -219,14 +219,14 @@ class Handle:
         """Send the rest when the broker is ready, and read in the meantime, since the broker may wait for that."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN | select.POLLOUT)
-        left = memoryview(data)
-        while left:
+        unsent = memoryview(data)
+        while unsent:
             ((_, ready),) = poller.poll()
             if ready & ~select.POLLOUT:
                 self.pump(0)
             if ready & select.POLLOUT:
                 try:
-                    left = left[self._sock.send(left, socket.MSG_DONTWAIT) :]
+                    unsent = unsent[self._sock.send(unsent, socket.MSG_DONTWAIT) :]
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
@@ -344,8 +344,8 @@ class Handle:
         """The next subscribed event; None after `timeout` seconds."""
         limit = None if timeout is None else time.monotonic() + timeout
         while not self._events:
-            left = None if limit is None else limit - time.monotonic()
-            if (left is not None and left < 0) or not self.pump(left):
+            remaining = None if limit is None else limit - time.monotonic()
+            if (remaining is not None and remaining < 0) or not self.pump(remaining):
                 return None
         return self._events.popleft()
 

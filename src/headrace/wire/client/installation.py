@@ -1,4 +1,4 @@
-"""The commands and bindings of this installation, and the environment in which `flux` and `import flux` find them.
+"""The commands, bindings and folders of this installation, and the environment that finds `flux` and `import flux`.
 
 An instance passes that environment to its programs. Only PATH and PYTHONPATH change. The folder in PYTHONPATH has only
 the package `flux`, so that a user's own Python finds the bindings without Headrace's dependencies; in a view,
@@ -12,7 +12,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Mapping, Tuple
+    from typing import Callable, Dict, List, Mapping, Tuple
+
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINDINGS = os.path.join(_PACKAGE, "wire", "compat", "python")
@@ -74,3 +75,26 @@ def with_flux(env: Mapping[str, str]) -> Dict[str, str]:
     if not is_in_view():
         out["PYTHONPATH"] = _prepend(out.get("PYTHONPATH", ""), BINDINGS)
     return out
+
+
+# Where a system instance's configuration is kept.
+CONFDIR = "/etc/flux"
+
+
+def builtin_values() -> Dict[str, str]:
+    """Where this installation keeps what, by the names that Flux uses."""
+    return {
+        **FOLDERS,
+        "rc1_path": "",
+        "rc3_path": "",
+        "shell_path": "",
+        "confdir": CONFDIR,
+        "rundir": "/run/flux",
+        "bindir": os.path.dirname(os.path.abspath(sys.argv[0])),
+    }
+
+
+def config_folders() -> List[str]:
+    """The user's folder (XDG_CONFIG_HOME), then those of the site (XDG_CONFIG_DIRS), most important first."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [home, *(os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")]

@@ -38,10 +38,10 @@ class LoopHandle(Handle):
             msg.userid = os.getuid() if self._user is None else self._user
         if self._role is not None or msg.rolemask == ROLE_NONE:
             msg.rolemask = ROLE_OWNER if self._role is None else self._role
-        left = memoryview(frame(msg))
-        while left:
+        unsent = memoryview(frame(msg))
+        while unsent:
             try:
-                left = left[self._entrance.send(left, socket.MSG_DONTWAIT) :]
+                unsent = unsent[self._entrance.send(unsent, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
                 self.pump(0)
 

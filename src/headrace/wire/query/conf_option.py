@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-from headrace.formats.spec.config_values import as_json
-from headrace.wire.query.errors import QueryError
+from headrace.formats.spec.plain_json import as_json
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _read(text: str) -> Dict[str, Any]:
 
 def _named(name: str) -> str:
     """The file of a named configuration. Raises QueryError."""
-    from headrace.wire.query.config_folders import config_folders
+    from headrace.wire.client.installation import config_folders
 
     for folder in config_folders():
         for ending in (".toml", ".json"):

@@ -6,8 +6,8 @@ import json
 import time
 
 from headrace.formats.spec import eventlog
+from headrace.wire.query import QueryError
 from headrace.wire.query.color import stdout_colored
-from headrace.wire.query.errors import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import time
 
 from headrace.formats.spec import duration
 from headrace.formats.spec.stdlib_parts import formatter_parser
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Field:
             raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
 
     @property
-    def whole(self) -> str:
+    def suffix(self) -> str:
         """Conversion and specification as a format has them, with what `fit` made of them."""
         conversion = f"!{self.conversion}" if self.conversion else ""
         spec = self.spec + "h" * self.hyphen + "+" * self.mark

@@ -6,7 +6,7 @@ import errno
 
 from headrace.formats.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
 from headrace.formats.spec.message import USERID_UNKNOWN
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.job_info import JobInfo, userid_of
 
 TYPE_CHECKING = False

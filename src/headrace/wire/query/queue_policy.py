@@ -1,4 +1,4 @@
-"""Values of the policies of queues (RFC 33): a queue's own, else those for all queues."""
+"""Queues (RFC 33): the values of their policies, a queue's own or else those for all queues, and their status."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from headrace.formats.spec import duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable
+
+    from headrace.wire.client.handle import Handle
 
 _INFINITE = float("inf")
 
@@ -27,3 +29,8 @@ def seconds(value: Any) -> float:
     if value is None:
         return _INFINITE
     return (duration.parse(value) if isinstance(value, str) else float(value)) or _INFINITE
+
+
+def status_of(handle: Handle, name: str, nodeid: int = 0) -> Any:
+    """The call that asks for a queue's status; "" is the anonymous queue."""
+    return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, nodeid)

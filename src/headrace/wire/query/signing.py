@@ -10,7 +10,7 @@ import os
 from binascii import b2a_base64
 
 from headrace.formats.spec import credential
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

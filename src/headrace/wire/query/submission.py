@@ -1,7 +1,8 @@
 """The jobspec that the options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc` describe, and its submission.
 
-Options are an object with an attribute for each of them. `formats.spec.jobspec_build` makes the jobspec itself; here
-options are turned into its parameters, and the environment, directory and limits of this process are added.
+Options are an object with an attribute for each of them (`job_options`). `formats.spec.jobspec_build` makes the jobspec
+itself; here options are turned into its parameters, and the environment, directory and limits of this process are
+added.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import os
 
 from headrace.formats.spec import jobspec_build, plain_json, rlimits
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError, job_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,23 +164,15 @@ def _configuration(texts: Sequence[str]) -> Optional[Dict[str, Any]]:
 
 def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
     """What every builder takes: the caller's environment, directory and limits, and the plain options."""
-    environment, expand = caller.environment(args.env or ())
-    by_rank = args.input is not None and is_ranks(args.input)
-    return {
-        "duration": time_limit(args.time_limit),
-        "environment": environment,
-        "env_expand": expand,
-        "cwd": args.cwd if args.cwd is not None else caller.directory(),
-        "rlimits": caller.limits(args.rlimit or ()),
-        "name": args.job_name,
-        "input": None if by_rank else args.input,
-        "output": args.output,
-        "error": args.error,
-        "label_io": args.label_io,
-        "unbuffered": args.unbuffered,
-        "queue": args.queue,
-        "bank": args.bank,
-    }
+    parameters = {option.builder: getattr(args, option.name) for option in job_options.BUILT}
+    parameters["environment"], parameters["env_expand"] = caller.environment(args.env or ())
+    parameters["rlimits"] = caller.limits(args.rlimit or ())
+    parameters["duration"] = time_limit(args.time_limit)
+    if args.cwd is None:
+        parameters["cwd"] = caller.directory()
+    if args.input is not None and is_ranks(args.input):
+        parameters["input"] = None
+    return parameters
 
 
 def _text_variables(warn: Callable[[str], None]) -> Dict[str, str]:
@@ -236,32 +229,23 @@ def time_limit(text: Any) -> Any:
 
 
 def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None:
-    """Add what the builders do not know: signal, shell options, dependencies, constraints, attributes and files.
+    """Add what the builders do not know: keys that single options set, then --setopt, --setattr and files.
 
     `warn` is told what is deprecated. Raises ValueError with what is wrong.
     """
-    if args.signal:
-        jobspec_build.set_shell_option(jobspec, "signal", jobspec_build.parse_signal(args.signal))
-    if args.taskmap:
-        scheme, _, value = args.taskmap.partition(":")
-        jobspec_build.set_shell_option(jobspec, "taskmap", {"scheme": scheme, "value": value})
+    values: Dict[str, Any] = {}
+    for option in job_options.SET:
+        given = getattr(args, option.name, None)
+        if given:
+            read = _READERS.get(option.kind)
+            value = read(given, warn) if read is not None else given
+            # --dependency and --begin-time make one list.
+            values[option.sets] = values.get(option.sets, []) + value if isinstance(value, list) else value
+    for key, value in values.items():
+        jobspec_build.set_attribute(jobspec, f"attributes.system.{key}", value)
     for text in args.setopt or []:
         key, value = jobspec_build.parse_setting(text)
         jobspec_build.set_shell_option(jobspec, key, value)
-    dependencies = [_dependency(text, warn) for text in args.dependency or []]
-    if args.begin_time:
-        from headrace.wire.query.when import parse_future
-
-        dependencies.append(_dependency(f"begin-time:{parse_future(args.begin_time)}", warn))
-    system = jobspec["attributes"]["system"]
-    if dependencies:
-        system["dependencies"] = dependencies
-    if args.requires:
-        system["constraints"] = _constraint(args.requires)
-    if args.preemptible_after:
-        from headrace.formats.spec import duration
-
-        system["preemptible-after"] = duration.parse(args.preemptible_after)
     for text in args.setattr or []:
         try:
             key, value = jobspec_build.parse_setting(text)
@@ -270,6 +254,31 @@ def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None
             raise ValueError(f"--setattr: {exc}") from None
     for text in args.add_file or []:
         _add_file(jobspec, text)
+
+
+def _signal(text: str, _warn: Callable[[str], None]) -> Dict[str, Any]:
+    return jobspec_build.parse_signal(text)
+
+
+def _taskmap(text: str, _warn: Callable[[str], None]) -> Dict[str, str]:
+    scheme, _, value = text.partition(":")
+    return {"scheme": scheme, "value": value}
+
+
+def _duration(text: str, _warn: Callable[[str], None]) -> float:
+    from headrace.formats.spec import duration
+
+    return duration.parse(text)
+
+
+def _dependencies(texts: Sequence[str], warn: Callable[[str], None]) -> List[Dict[str, Any]]:
+    return [_dependency(text, warn) for text in texts]
+
+
+def _begin_time(text: str, warn: Callable[[str], None]) -> List[Dict[str, Any]]:
+    from headrace.wire.query.when import parse_future
+
+    return [_dependency(f"begin-time:{parse_future(text)}", warn)]
 
 
 def _dependency(text: str, warn: Callable[[str], None]) -> Dict[str, Any]:
@@ -281,14 +290,25 @@ def _dependency(text: str, warn: Callable[[str], None]) -> Dict[str, Any]:
     return parsed
 
 
-def _constraint(texts: Sequence[str]) -> Any:
+def _constraint(texts: Sequence[str], _warn: Callable[[str], None]) -> Any:
     from headrace.formats.spec import constraint
 
-    whole = texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
+    expression = texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
     try:
-        return constraint.parse(whole)
+        return constraint.parse(expression)
     except constraint.ConstraintSyntaxError as exc:
-        raise QueryError(f"--requires='{whole}': {exc}") from None
+        raise QueryError(f"--requires='{expression}': {exc}") from None
+
+
+# Functions that make the value in the jobspec from the text of an option, by kind. Other kinds are set as given.
+_READERS = {
+    job_options.SIGNAL: _signal,
+    job_options.TASKMAP: _taskmap,
+    job_options.DURATION: _duration,
+    job_options.DEPENDENCIES: _dependencies,
+    job_options.MOMENT: _begin_time,
+    job_options.CONSTRAINT: _constraint,
+}
 
 
 def _add_file(jobspec: Jobspec, text: str) -> None:

@@ -8,7 +8,7 @@ import os
 from headrace.formats.spec import jobid
 from headrace.formats.spec.job_state import INACTIVE, PENDING
 from headrace.wire.client.transport import is_this_host, split_uri
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

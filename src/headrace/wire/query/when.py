@@ -12,7 +12,7 @@ import time
 from datetime import datetime, timedelta
 
 from headrace.formats.spec import duration
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -41,17 +42,14 @@ def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
 def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
     # Each of these would be in the memory of every idle follower.
     rare = {
-        *(
-            "broker.boot.pmi",
-            "broker.boot.slurm",
-            "broker.boot.pmi_clients",
-            "client.handle",
-        ),
-        *("agent.environments", "modules.job_exec.leader", "modules.job_exec.payload", "modules.resource.leader"),
-        *("spec.jobspec", "spec.jobspec_validate", "spec.ranges", "spec.rset", "spec.constraint"),
-        *("modules.resource.source", "modules.resource.node_topology"),
-        *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),
+        *(f"engine.broker.boot.{name}" for name in ("pmi", "slurm", "pmi_clients")),
+        *("wire.client.handle", "engine.agent.environments"),
+        *(f"engine.modules.{name}" for name in ("job_exec.leader", "resource.leader", "resource.source")),
+        *("engine.modules.resource.node_topology",),
+        *(f"formats.spec.{name}" for name in ("jobspec", "jobspec_validate", "ranges", "rset", "constraint")),
+        *(f"formats.spec.requests.{name}" for name in ("jobs", "kvs", "sched")),
     }
+    assert all(importlib.util.find_spec(f"headrace.{name}") for name in rare)
     preload = "from headrace.engine.broker.launch import many as _many, preload; preload.preload(True)"
     code = f"import sys; sys.path[:0] = {sys.path}; {preload}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -37,8 +37,8 @@ def test_the_scheduler_is_of_ones_choice(config: dict[str, Any]) -> None:
 def test_modules_may_be_left_out_or_given_a_process() -> None:
     config = {"headrace": {"skip-modules": ["heartbeat"], "exec-modules": ["kvs"]}}
     assert "heartbeat" not in names_for(0, NOT, config)
-    assert exec_modules(config) == {"kvs", "sched-graph"}
-    assert exec_modules({"headrace": {"exec-modules": "kvs"}}) == {"sched-graph"}
+    assert exec_modules(config) == {"kvs", "sched-graph", "sched-simple"}
+    assert exec_modules({"headrace": {"exec-modules": "kvs"}}) == {"sched-graph", "sched-simple"}
 
 
 def test_a_module_is_found_by_name_or_by_file(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ def test_each_argument_sets_its_limit() -> None:
 
 
 def test_only_a_limit_that_was_asked_for_is_told() -> None:
-    assert parse([]).told() == {"blob-size-limit": None}
-    assert parse(["blob-size-limit=7"]).told() == {"blob-size-limit": 7}
+    assert parse([]).as_event() == {"blob-size-limit": None}
+    assert parse(["blob-size-limit=7"]).as_event() == {"blob-size-limit": 7}
 
 
 @pytest.mark.parametrize(

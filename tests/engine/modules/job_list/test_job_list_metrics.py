@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.engine.modules.job_list.metrics import Passed, demand
+from headrace.engine.modules.job_list.stats import Passed, demand
 from headrace.formats.spec.job_state import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, RUN, SCHED
 
 

@@ -63,7 +63,7 @@ def test_holding_a_job_takes_its_request_back() -> None:
     world.flush()
     assert world.asked(Cancel) == [Cancel(1)]
     world.alloc(1, AllocResponse.CANCEL)
-    assert (world.core.alloc_pending, world.core.active[1].state) == (0, SCHED)
+    assert (world.core.allocations.pending, world.core.active[1].state) == (0, SCHED)
 
 
 def test_a_new_urgency_reorders_the_request() -> None:
@@ -175,8 +175,8 @@ def test_annotations_are_merged_and_null_removes() -> None:
     world = World()
     world.submit(1)
     notes = {"sched": {"reason_pending": "busy", "t_estimate": 5.0}}
-    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, notes, "")
-    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, {"sched": {"t_estimate": None}}, "")
+    world.core.allocations.reply(1, AllocResponse.ANNOTATE, None, notes, "")
+    world.core.allocations.reply(1, AllocResponse.ANNOTATE, None, {"sched": {"t_estimate": None}}, "")
     assert world.core.active[1].annotations == {"sched": {"reason_pending": "busy"}}
 
 
@@ -194,7 +194,7 @@ def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [1, 2]
     # The next one was there before the word came that nobody had been.
     world.effects.clear()
-    world.core.exec_failed(2, "", gone=False)
+    world.core.exec_failed(2, "", service_gone=False)
     world.flush()
     assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [2]
 
@@ -242,7 +242,7 @@ def test_jobs_of_a_stopped_queue_say_so_until_it_is_started_or_they_end() -> Non
     assert first.annotations == {"sched": {"reason_pending": "queue stopped: maintenance"}}
     world.core.set_queues_started(["batch"], True, None, True)
     assert not first.annotations
-    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
+    world.core.allocations.reply(1, AllocResponse.ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
     world.core.set_queues_started(["batch"], False, None, True)
     world.alloc(1, AllocResponse.CANCEL)
     assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
@@ -265,9 +265,9 @@ def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
 def test_jobs_wait_for_a_scheduler_that_went_away() -> None:
     world = World()
     world.submit(1)
-    world.core.sched_gone()
+    world.core.allocations.scheduler_is_gone()
     world.submit(2)
-    assert world.core.sched_is_ready(0) == 2
+    assert world.core.allocations.scheduler_is_ready(0) == 2
     world.flush()
     assert [request.job.id for request in world.asked(Alloc)] == [1, 1, 2]
 

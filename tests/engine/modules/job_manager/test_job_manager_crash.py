@@ -56,7 +56,7 @@ class Simulator:
         self.core.now = self.now
         if self.durable:
             restart(self.core)
-        self.core.sched_is_ready(self.random.choice([0, 0, 2]))
+        self.core.allocations.scheduler_is_ready(self.random.choice([0, 0, 2]))
         self.core.exec_is_ready()
         self.turn()
 
@@ -81,7 +81,7 @@ class Simulator:
             case Cancel(id):
                 if id in self.asked:
                     del self.asked[id]
-                    self.core.alloc_reply(id, AllocResponse.CANCEL, None, None, "")
+                    self.core.allocations.reply(id, AllocResponse.CANCEL, None, None, "")
             case Free(job, r):
                 assert r is not None
                 assert job.id not in self.running, f"job {job.id} still runs"
@@ -140,18 +140,18 @@ class Simulator:
             id = self.random.choice(list(self.asked))
             del self.asked[id]
             if self.random.random() < 0.1:
-                self.core.alloc_reply(id, AllocResponse.DENY, None, None, "no")
+                self.core.allocations.reply(id, AllocResponse.DENY, None, None, "no")
                 return
             self.holding[id] = self.holding.get(id, 0) + 1
             expiration = self.now + self.random.choice([3, 100])
             r = {**R, "execution": {**R["execution"], "expiration": expiration}}
-            self.core.alloc_reply(id, AllocResponse.SUCCESS, r, None, "")
+            self.core.allocations.reply(id, AllocResponse.SUCCESS, r, None, "")
 
     def name_successors(self) -> None:
         """The scheduler's word on who comes next: of one kind, by priority."""
         jobs = sorted((job for job in self.asked.values() if job.priority), key=lambda job: (-job.priority, job.id))
         alike = [job.id for job in jobs if job.jobspec["resources"] == jobs[0].jobspec["resources"]]
-        self.core.successors.name(alike[: self.random.choice([0, 2, 8])], 0.0)
+        self.core.allocations.successors.name(alike[: self.random.choice([0, 2, 8])], 0.0)
 
     def say(self, id: int, kind: str, data: dict[str, Any]) -> None:
         self.ways.setdefault(id, []).append((kind, data))
@@ -223,7 +223,7 @@ class Simulator:
     def check(self) -> None:
         jobs = self.core.active.values()
         assert self.core.running == sum(bool(job.state & RUNNING) for job in jobs)
-        assert self.core.alloc_pending == sum(job.alloc_pending for job in jobs)
+        assert self.core.allocations.pending == sum(job.alloc_pending for job in jobs)
         assert all(count == 1 for count in self.started.values()), self.started
 
     def finish(self) -> None:

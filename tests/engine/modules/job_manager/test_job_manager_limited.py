@@ -21,7 +21,7 @@ class LimitedScheduler(RuleBasedStateMachine):
         self.world = World(["batch"])
         self.world.core.set_queues_started(["batch"], True, None, True)
         self.limit = limit
-        self.world.core.sched_is_ready(limit)
+        self.world.core.allocations.scheduler_is_ready(limit)
         self.number = 0
         self.asked: set[int] = set()
         self.canceled: set[int] = set()
@@ -81,7 +81,7 @@ class LimitedScheduler(RuleBasedStateMachine):
     def it_has_the_most_urgent(self) -> None:
         self.heard()
         core = self.world.core
-        assert len(self.asked) == core.alloc_pending <= self.limit
+        assert len(self.asked) == core.allocations.pending <= self.limit
         if self.canceled:
             return
         waiting = [job for job in core.active.values() if job.state == SCHED and job.priority > 0]
@@ -96,7 +96,7 @@ TestLimitedScheduler.settings = settings(max_examples=60, stateful_step_count=30
 
 def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
     world = World()
-    world.core.sched_is_ready(1)
+    world.core.allocations.scheduler_is_ready(1)
     world.submit(1)
     world.submit(2)
     assert [request.job.id for request in world.asked(Alloc)] == [1]
@@ -106,7 +106,7 @@ def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
 
 def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
     world = World()
-    world.core.sched_is_ready(2)
+    world.core.allocations.scheduler_is_ready(2)
     for id, urgency in ((1, 12), (2, 14), (3, 20), (4, 18)):
         world.submit(id, urgency=urgency)
     assert ([request.id for request in world.asked(Cancel)], [request.job.id for request in world.asked(Alloc)]) == (

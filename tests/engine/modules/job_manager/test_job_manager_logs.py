@@ -68,7 +68,7 @@ def test_what_has_room_nowhere_is_left_out_but_never_what_the_log_begins_with(
     assert log.text() == HEADER + much * 2
     assert log.cut == "File exists"
     log.trim("no room")
-    log.hold(b"more\n")
+    log.append_in_memory(b"more\n")
     assert (log.text(), log.size, log.cut) == (HEADER + b"more\n", len(HEADER) + 5, "no room")
     # Room again.
     monkeypatch.setattr(logs, "_ASK_AGAIN", 0.0)

@@ -11,7 +11,7 @@ from jobs_world import World
 from kvs_world import commit, look, put, unlink, val
 
 from headrace.engine.modules.content import service as content
-from headrace.engine.modules.job_manager.overlays import Overlays
+from headrace.engine.modules.job_manager.info import Overlays
 from headrace.engine.modules.kvs import service as kvs
 from headrace.formats.spec import jobid
 from headrace.formats.spec.kvs_flags import APPEND, TREEOBJ

@@ -231,7 +231,7 @@ def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker:
         await world.client.rpc("job-manager.purge-id", {"jobs": ids[:1], "force": True})
         assert list(pipeline._unsaved) == ids[1:]
         await pipeline.checkpoint()
-        assert (list(pipeline._unsaved), list(pipeline._gone)) == ([], [])
+        assert (list(pipeline._unsaved), list(pipeline._purged)) == ([], [])
         await world.client.rpc("job-manager.purge-id", {"jobs": ids[1:], "force": True})
 
     async def after(broker: Any) -> None:

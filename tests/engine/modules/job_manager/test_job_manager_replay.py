@@ -156,7 +156,7 @@ def test_a_restart_ends_what_was_queued_again_too_often() -> None:
         world.core.now += 1.0
         job = world.core.active[1]
         restart(world.core)
-        world.core.sched_is_ready(0)
+        world.core.allocations.scheduler_is_ready(0)
         world.core.exec_is_ready()
         world.flush()
         notes += [context["note"] for _, name, context in job.events if name == "exception"]
@@ -183,4 +183,4 @@ def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
     assert world.events(4)[-2:] == ["flux-restart", "priority"]
     assert world.core.active[4].state == SCHED and world.core.active[4].r is None
     assert world.asked(Free) == []
-    assert world.core.sched_is_ready(0) == 3
+    assert world.core.allocations.scheduler_is_ready(0) == 3

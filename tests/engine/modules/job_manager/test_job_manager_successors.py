@@ -13,7 +13,7 @@ def full(world: World) -> None:
     for id in (1, 2, 3):
         world.submit(id)
     world.alloc(1)
-    world.core.successors.name([2, 3], 0.0)
+    world.core.allocations.successors.name([2, 3], 0.0)
     world.exec(1, "start")
 
 
@@ -28,7 +28,7 @@ def test_a_successor_starts_on_what_an_ended_job_gives_back() -> None:
     assert world.context(2, "alloc") == {"annotations": {"sched": {"resource_summary": "rank0/core0"}}}
     assert world.asked(Free) == []
     assert [(request.job.id, request.successor.id) for request in world.asked(Inherit)] == [(1, 2)]
-    assert world.core.alloc_pending == 1
+    assert world.core.allocations.pending == 1
     # The scheduler's own answer may have been under way.
     world.alloc(2, starttime=1.0)
     assert successor.r["execution"]["starttime"] == world.core.now
@@ -44,7 +44,7 @@ def test_the_time_of_a_successor_is_its_own() -> None:
     for id in (1, 2):
         world.submit(id, duration=60.0)
     world.alloc(1, expiration=world.core.now + 60)
-    world.core.successors.name([2], world.core.now + 100)
+    world.core.allocations.successors.name([2], world.core.now + 100)
     world.exec(1, "start")
     begun = world.core.now
     world.core.now += 50.0
@@ -62,16 +62,16 @@ def test_nobody_takes_over_what_may_be_somebody_elses(why: str) -> None:
         core.raise_exception(core.active[1], "exec", 0, "lost contact with rank 0", 0)
     elif why == "other":
         world.submit(4, duration=60.0)
-        core.successors.name([4, 2], 0.0)
+        core.allocations.successors.name([4, 2], 0.0)
     elif why == "canceled":
-        core.successors.name([2], 0.0)
+        core.allocations.successors.name([2], 0.0)
         world.cancel(2)
     elif why == "reprioritized":
         core.set_urgency(core.active[3], 20, 0)
     elif why == "urgent":
         world.submit(4, urgency=20)
     else:
-        core.sched_gone()
+        core.allocations.scheduler_is_gone()
     world.flush()
     world.exec(1, "finish", status=0)
     world.exec(1, "release", ranks="all", final=True)

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.engine.modules.kvs import tree as t
 from headrace.engine.modules.kvs.log import Log, LogError, Space, create_record, remove_record, version_record
-from headrace.engine.modules.kvs.pack import pack
+from headrace.engine.modules.kvs.tree import pack
 from headrace.engine.modules.kvs.txn import Op, apply
 
 

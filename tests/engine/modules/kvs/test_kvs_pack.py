@@ -5,7 +5,7 @@ from hypothesis import given
 from kvs_trees import objects, tree
 
 from headrace.engine.modules.kvs import tree as t
-from headrace.engine.modules.kvs.pack import pack, unpack
+from headrace.engine.modules.kvs.tree import pack, unpack
 
 
 @given(objects)

@@ -14,7 +14,7 @@ import pytest
 from resource_world import CONFIG, World, with_world
 
 from headrace.engine.broker.module.context import RpcError
-from headrace.engine.modules.resource import leader, log
+from headrace.engine.modules.resource import counted, leader, log
 from headrace.engine.modules.resource import service as resource
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
@@ -620,7 +620,7 @@ def nodes_without_config(in_broker: Run, scenario: Callable[[World], Any], quoru
 
 
 def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr(leader, "_LATE", 0.0)
+    monkeypatch.setattr(counted, "_LATE", 0.0)
 
     async def scenario(world: World) -> None:
         offer = world.acquire()
@@ -656,7 +656,7 @@ def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker:
 
 
 def test_with_a_quorum_of_all_nothing_is_assumed(in_broker: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr(leader, "_LATE", 0.0)
+    monkeypatch.setattr(counted, "_LATE", 0.0)
     monkeypatch.setattr(leader, "_SOON", 0.0)
 
     async def scenario(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.broker.answers import RpcError
-from headrace.engine.modules.resource.verify import mismatch, modes_of
+from headrace.engine.modules.resource.counted import mismatch, modes_of
 from headrace.formats.spec.rset import ResourceSet
 
 R = ResourceSet.from_config([{"hosts": "a.example", "cores": "0-1", "gpus": "0"}])

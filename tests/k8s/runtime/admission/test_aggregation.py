@@ -154,9 +154,9 @@ def test_a_malformed_list_of_names_allows_nobody(front_proxy: Authority, names: 
     found = aggregator_of(config_map(front_proxy.pem, names))
     assert (
         found.authority == ""
-        and f"has no list of names in requestheader-allowed-names, which is {names!r}" in found.unknown
+        and f"has no list of names in requestheader-allowed-names, which is {names!r}" in found.why_unknown
     )
-    assert unreadable("may not list configmaps").unknown.endswith("cannot be read: may not list configmaps")
+    assert unreadable("may not list configmaps").why_unknown.endswith("cannot be read: may not list configmaps")
 
 
 def test_the_authority_changes_without_a_restart(pair: Pair, front_proxy: Authority, tmp_path: Path) -> None:

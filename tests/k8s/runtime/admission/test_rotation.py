@@ -345,7 +345,7 @@ def test_the_aggregation_layer_is_told_whenever_its_config_map_changes() -> None
     one, other = (certificates_in(make_pair(["a"], NOW).authority)[0] for _ in range(2))
     found = follow(Published([]), 4, ("ADDED", published(one)), ("MODIFIED", published(other)), ("DELETED", {}))
     assert [each.authority for each in found] == ["", one, other, ""]
-    assert "there is no ConfigMap" in found[0].unknown and found[0] == found[3]
+    assert "there is no ConfigMap" in found[0].why_unknown and found[0] == found[3]
 
 
 def test_a_refused_config_map_is_told_and_leaves_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,4 +353,4 @@ def test_a_refused_config_map_is_told_and_leaves_what_was_known(monkeypatch: pyt
     one = certificates_in(make_pair(["a"], NOW).authority)[0]
     found = follow(Published(None, [published(one)], None, [published(one)]), 3, ("", {}))
     assert [each.authority for each in found] == ["", one, one]
-    assert found[0].unknown.endswith("extension-apiserver-authentication cannot be read: may not list configmaps")
+    assert found[0].why_unknown.endswith("extension-apiserver-authentication cannot be read: may not list configmaps")

@@ -13,8 +13,8 @@ import pytest
 from pods import Pod, Pods, pods
 
 from flux_jobs.read.samples import container, job
+from headrace.flux_jobs.operator.objects import plan as make_pod_plan
 from headrace.flux_jobs.read.job import read
-from headrace.flux_jobs.read.pod_plan import make_pod_plan
 from headrace.minicluster.api.pod_plan import PodPlan, encode
 from waiting import until
 

@@ -36,7 +36,7 @@ PROBLEM = {"type", "title", "status", "detail", "field", "errno"}
 _KNOWN = 2
 # Bytes: the resident memory of a process rises in steps until it has settled; and what may be kept of a request, which
 # is less than the smallest object.
-STEP, OF_REQUEST = 4 << 20, 24
+STEP, OF_REQUEST = 6 << 20, 24
 # What may be kept of a job that was submitted with a key: the entry of its key.
 OF_JOB = 2000
 

@@ -56,7 +56,7 @@ _SERVICE = "api"
 _BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
 _UNLISTED = frozenset({"content", "job-exec"})
 # Modules that may compute for longer than a broker can be blocked, each in a process of its own.
-EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER})
+EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER, _FLUX_SCHEDULER})
 # How many times, and within how many seconds, such a module is loaded again after its process has ended: a module that
 # ends at once each time would keep the broker busy for nothing.
 _RESTARTS, _RESTARTS_IN = 3, 60.0

@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     purge_old_entry: int = 0
     flush_batch: int = 0
 
-    def told(self) -> dict[str, Any]:
+    def as_event(self) -> dict[str, Any]:
         """The event for other services: the limit of a blob, null if no argument sets it."""
         return {"blob-size-limit": None if self.blob_size == BLOB_SIZE else self.blob_size}
 

@@ -19,7 +19,7 @@ import msgspec
 from headrace.engine.broker.kept import data_path, make_private
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.broker.state.disk import FULL, emptied, unusable
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 from headrace.engine.modules.content.cache import BlobCache
 from headrace.engine.modules.content.limits import MEMORY, Limits, parse
 from headrace.formats.spec import treeobj
@@ -160,7 +160,7 @@ class Content:
         self._closing = False
         # The name of the module that was loaded as backing store; "" for none.
         self.backing = ""
-        self._said: set[str] = set()
+        self._logged_errors: set[str] = set()
 
     def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Run `fn` where it may block; `done` is called on the loop (at once for a store in memory)."""
@@ -246,9 +246,9 @@ class Content:
             self.ctx.respond_error(msg, error.errnum, error.text)
         else:
             full = "full" in str(error)
-            if str(error) not in self._said:
+            if str(error) not in self._logged_errors:
                 # RFC 10 allows only EIO as the answer to a load, so the reason is logged, once.
-                self._said.add(str(error))
+                self._logged_errors.add(str(error))
                 self.ctx.log(logging.ERROR, f"{self.path}: {error}")
             text = f"{self.path}: {FULL if full else error}"
             self.ctx.respond_error(msg, errno.ENOSPC if full else errno.EIO, text)
@@ -279,11 +279,11 @@ class Content:
 
     def _find(self, msg: Message, found: Callable[[bytes], None]) -> None:
         digest = self._digest(msg)
-        held = self._dirty.get(digest)
-        if held is None:
-            held = self._cache.get(digest, self.ctx.monotonic())
-        if held is not None:
-            found(held)
+        blob = self._dirty.get(digest)
+        if blob is None:
+            blob = self._cache.get(digest, self.ctx.monotonic())
+        if blob is not None:
+            found(blob)
             return
 
         def from_kvs(reply: Message) -> None:
@@ -392,8 +392,8 @@ class Content:
 
     def announce(self, limits: Limits) -> None:
         """Publish changed `limits` for the KVS, which makes blobs of its own."""
-        if self.limits.told() != Limits().told():
-            self.ctx.publish("content.limits", limits.told(), private=True)
+        if self.limits.as_event() != Limits().as_event():
+            self.ctx.publish("content.limits", limits.as_event(), private=True)
 
     def stats(self) -> dict[str, Any]:
         held = len(self._dirty) + len(self._cache)
@@ -442,7 +442,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "checkpoint-put": content.checkpoint_put,
             "register-backing": content.register_backing,
             "unregister-backing": content.unregister_backing,
-            "limits": lambda _msg: limits.told(),
+            "limits": lambda _msg: limits.as_event(),
         },
         requests=CONTENT,
     )

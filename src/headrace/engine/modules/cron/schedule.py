@@ -101,13 +101,13 @@ def _values(name: str, text: str) -> frozenset[int] | None:
     return frozenset(value % 7 for value in found) if name == "weekday" else frozenset(found)
 
 
-def _value(name: str, text: str, whole: str) -> int:
+def _value(name: str, text: str, item: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     for number, known in enumerate(_NAMES.get(name, ())):
         if len(text) >= 3 and known.startswith(text.lower()):
             return number
-    raise ScheduleError(f"{name}: '{whole}' is neither a number nor a range, a list or *")
+    raise ScheduleError(f"{name}: '{item}' is neither a number nor a range, a list or *")
 
 
 class Events:

@@ -97,8 +97,8 @@ class _AtDates:
 
     def _sleep(self) -> None:
         assert self._next is not None
-        left = max(self._next - self._cron.ctx.now(), 0.0)
-        self._timer = self._cron.ctx.call_later(min(left, _LONGEST_SLEEP), self._awake)
+        remaining = max(self._next - self._cron.ctx.now(), 0.0)
+        self._timer = self._cron.ctx.call_later(min(remaining, _LONGEST_SLEEP), self._awake)
 
     def _awake(self) -> None:
         self._timer = None

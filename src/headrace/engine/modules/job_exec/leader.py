@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden
-from headrace.engine.modules.job_exec.job import Job
+from headrace.engine.modules.job_exec.job import Job, SimError, simulation
 from headrace.engine.modules.job_exec.node import EXIT_1_STATUS, TreeExec
 from headrace.engine.modules.job_exec.settings import Settings
-from headrace.engine.modules.job_exec.simulation import SimError, simulation
 from headrace.engine.modules.job_exec.simulator import Simulator
 from headrace.engine.modules.job_exec.tree import bits_of, ranks_of
 from headrace.formats.config import guests

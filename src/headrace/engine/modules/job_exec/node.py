@@ -21,9 +21,10 @@ from headrace.formats.spec.job_exception import EXEC, FATAL
 from headrace.formats.spec.message import Message
 
 if TYPE_CHECKING:
-    from headrace.engine.modules.job_exec.payload import Payloads
+    from headrace.engine.agent.environments import Named
     from headrace.engine.process.operations import (
         Barrier,
+        Environment,
         FromAgent,
         FromPeer,
         Kill,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Start,
         ToPeer,
     )
+    from headrace.formats.spec.jobspec import Bare
 
 # Wait status (waitpid(2)) of exit code 1, for a job or shell that could not be started.
 EXIT_1_STATUS = 1 << 8
@@ -56,8 +58,11 @@ class TreeExec:
         self.parts: dict[int, Part] = {}
         self.report: Callable[[Report], None] = self._report_up
         self.shells = ShellServices(ctx)
-        # None until the first start, which most followers of an idle instance never get.
-        self._payloads: Payloads | None = None
+        # The environments that several jobs have in common, and the function that returns a jobspec without its own.
+        # None until the first start, so that a broker without jobs does not have the readers of jobspecs and
+        # environments in its memory.
+        self._environments: Named | None = None
+        self._bare: Bare | None = None
         # The reports of this turn of the loop for the parent, and the bytes of output in them.
         self._up: list[Report] = []
         self._up_bytes = 0
@@ -83,8 +88,8 @@ class TreeExec:
         return {"launch": self._on_launch, "up": self._on_up, "down": self._on_down, "peer": self._on_peer}
 
     def _unload(self) -> None:
-        if self._payloads is not None:
-            self._payloads.clear()
+        if self._environments is not None:
+            self._environments.clear()
         if self.ctx.agent is not None:
             self.ctx.agent.unsubscribe(self._from_agent)
             self.ctx.agent.resume()
@@ -133,13 +138,9 @@ class TreeExec:
 
     def _start_operation(self, job: dict[str, Any], job_nodeid: int, hosts: list[str]) -> Start:
         attrs, text = self.ctx.attrs, jobid.encode(job["id"])
-        if self._payloads is None:
-            from headrace.engine.modules.job_exec.payload import Payloads
-
-            self._payloads = Payloads(attrs.get("rundir", ""))
         as_user = job.get("as_user") is True
         # Files of the broker are not for guests to read.
-        jobspec, environment = (job["jobspec"], None) if as_user else self._payloads.of(job["jobspec"])
+        jobspec, environment = (job["jobspec"], None) if as_user else self._payload(job["jobspec"])
         op: Start = {
             "op": "start",
             "id": job["id"],
@@ -168,6 +169,19 @@ class TreeExec:
         if hint not in ("", "default-route"):
             op["interface_hint"] = hint
         return op
+
+    def _payload(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], Environment | None]:
+        """The `jobspec` and `environment` of a start: a jobspec without environment and the name of that, or the whole
+        jobspec and None.
+        """
+        from headrace.formats.spec import jobspec as js
+
+        if self._environments is None or self._bare is None:
+            from headrace.engine.agent.environments import Named
+
+            self._environments, self._bare = Named(self.ctx.attrs.get("rundir", "")), js.Bare()
+        named = self._environments.name(js.environment(jobspec))
+        return (jobspec, None) if named is None else (self._bare.of(jobspec), named)
 
     def down(self, op: Kill | SetExpiration | Barrier) -> None:
         """Send `op` to the job's shells at and below this broker."""
@@ -275,13 +289,13 @@ class TreeExec:
         ops, self._up = self._up, []
         size, self._up_bytes = self._up_bytes, 0
         # The parent responds to output when it has passed it on, which limits the output under way on each link.
-        taken = (lambda _reply: self._taken(size)) if size else None
+        taken = (lambda _reply: self._passed_on(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
         if self._on_way > _PAUSE_ABOVE and self.ctx.agent is not None:
             self.ctx.agent.pause()
 
-    def _taken(self, size: int) -> None:
+    def _passed_on(self, size: int) -> None:
         self._on_way -= size
         if self._on_way <= _RESUME_BELOW:
             if self.ctx.agent is not None:

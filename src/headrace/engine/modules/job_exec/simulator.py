@@ -1,7 +1,7 @@
 """Simulated execution: jobs that hold their resources for a while without running anything.
 
-Benchmarks use it to measure everything but processes, and users to test a queue at scale. simulation.py reads the
-requests of jobspecs.
+Benchmarks use it to measure everything but processes, and users to test a queue at scale. job.py reads the requests
+of jobspecs.
 """
 
 from __future__ import annotations

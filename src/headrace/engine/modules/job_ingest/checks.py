@@ -1,10 +1,11 @@
-"""Optional checks of submitted jobspecs beyond their form: the plugins of `[ingest.validator]` (flux-config-ingest(5)).
+"""Checks of submissions beyond the form of the jobspec: plugins of `[ingest.validator]`, and signatures.
 
-They report at submission what would otherwise become an exception of the job.
+The plugins (flux-config-ingest(5)) report at submission what would otherwise become an exception of the job.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 from headrace.engine.broker.module.context import RpcError
 from headrace.formats.spec import jobspec as js
 
+# Seconds between signature and submission, the default of flux-security.
+_MOST_AGE = 14 * 24 * 3600.0
 _WHERE = "ingest.validator"
 _LEAST = ("minnodes", "mincores")
 # The plugin `jobspec`, which checks the form, is always active; earlier releases of Flux also named it `schema`.
@@ -105,3 +108,24 @@ def _is_instance(jobspec: dict[str, Any]) -> bool:
     if len(command) > 1 and os.path.basename(command[0]) == "flux" and command[1] in ("start", "broker"):
         return True
     return "batch" in js.system(jobspec)
+
+
+async def check_signature(j: str, userid: int, now: float) -> None:
+    """Raises RpcError unless user `userid` has signed J (RFC 39, mechanism `munge`).
+
+    The munged of this machine may take long to answer.
+    """
+    # Imported with the first signature: most instances never have any.
+    from headrace.wire.query import munge
+
+    signed, _, signature = j.rpartition(".")
+    try:
+        payload, signer, time = await asyncio.to_thread(munge.decode, signature)
+    except munge.MungeError as exc:
+        raise RpcError(errno.EPERM, f"J: {exc.strerror}") from None
+    if payload != munge.digest(signed.encode("ascii", "replace")):
+        raise RpcError(errno.EPERM, "J: the signature is one of something else")
+    if signer != userid:
+        raise RpcError(errno.EPERM, f"J: signed by user {signer}, not by user {userid}")
+    if now - time > _MOST_AGE:
+        raise RpcError(errno.EPERM, f"J: signed {(now - time) / 86400:.0f} days ago")

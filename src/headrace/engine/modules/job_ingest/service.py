@@ -23,7 +23,7 @@ from headrace.engine.jobs.pack import split_j
 from headrace.engine.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.engine.jobs.record import updated_jobspec
 from headrace.engine.jobs.storable import MOST_LEVELS, TOO_DEEP, is_deep
-from headrace.engine.modules.job_ingest.checks import NO_CHECKS, Checks, checks, refuse_direct
+from headrace.engine.modules.job_ingest.checks import NO_CHECKS, Checks, check_signature, checks, refuse_direct
 from headrace.engine.modules.job_ingest.decode import NOTHING, decode, fresh
 from headrace.engine.modules.job_ingest.validators import Validators
 from headrace.formats.config import guests
@@ -171,9 +171,9 @@ class _Ingest:
         checks = NO_CHECKS if flags & FLAG_NOVALIDATE else self.checks
         if checks.least is not None:
             refuse_direct(jobspec, checks.least)
-        unknown = not owner and msg.userid not in self.users and guests.submit(self.ctx.config) == guests.AS_USER
-        if hosts or checks.feasible or checks.files or unknown or tail != _NONE:
-            return self._check(msg, job, hosts, checks, unknown)
+        user_unchecked = not owner and msg.userid not in self.users and guests.submit(self.ctx.config) == guests.AS_USER
+        if hosts or checks.feasible or checks.files or user_unchecked or tail != _NONE:
+            return self._check(msg, job, hosts, checks, user_unchecked)
         self._hand_over(msg, job)
         return None
 
@@ -258,13 +258,13 @@ class _Ingest:
             raise RpcError(errno.EPERM, text) from None
         self.users.add(userid)
 
-    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks, unknown: bool) -> None:
-        if unknown:
+    async def _check(
+        self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks, user_unchecked: bool
+    ) -> None:
+        if user_unchecked:
             await self._look_up(msg.userid)
         if job["submission"][2] != _NONE:
-            from headrace.engine.modules.job_ingest.signature import check
-
-            await check(msg.obj["J"], msg.userid, self.ctx.now())
+            await check_signature(msg.obj["J"], msg.userid, self.ctx.now())
         if hosts:
             await self._check_hosts(hosts)
         if checks.files:

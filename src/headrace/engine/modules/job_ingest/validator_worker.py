@@ -54,9 +54,9 @@ def _validated(validators: list[Any], job: dict[str, Any]) -> Any:
     info, result = classes.ValidatorJobInfo(job), classes.ValidatorResult()
     for validator in validators:
         try:
-            told = validator.validate(info)
-            if told is not None:
-                result.push_result(*told)
+            verdict = validator.validate(info)
+            if verdict is not None:
+                result.push_result(*verdict)
         except (ValueError, TypeError, OSError) as exc:
             result.push_result(1, str(exc))
             break

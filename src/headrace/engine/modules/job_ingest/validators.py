@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from headrace.engine.broker.module.context import ModuleContext, RpcError
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 from headrace.engine.process.spawn import calling
 from headrace.wire.client.installation import FOLDERS
 
@@ -52,13 +52,13 @@ class Validators:
                 answer.set_exception(error)
 
         self._thread.submit(lambda: self._ask(command, line), done)
-        told = await answer
+        reply = await answer
         try:
-            result = json.loads(told)
+            result = json.loads(reply)
             errnum, text = result["errnum"], result.get("errstr", "")
             refused = type(errnum) is not int or errnum
         except (ValueError, TypeError, KeyError):
-            raise RpcError(errno.EPROTO, f"the job validator's answer makes no sense: {told[:200]!r}") from None
+            raise RpcError(errno.EPROTO, f"the job validator's answer makes no sense: {reply[:200]!r}") from None
         if refused:
             raise RpcError(errnum if type(errnum) is int and 0 < errnum < 4096 else errno.EINVAL, str(text))
 

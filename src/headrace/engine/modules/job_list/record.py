@@ -265,8 +265,8 @@ class Job:
         self.dependencies = [*(self.dependencies or []), context["description"]]
 
     def _dependency_remove(self, time: float, context: dict[str, Any]) -> None:
-        left = [text for text in self.dependencies or [] if text != context["description"]]
-        self.dependencies = left or None
+        others = [text for text in self.dependencies or [] if text != context["description"]]
+        self.dependencies = others or None
 
     def _memo(self, time: float, context: dict[str, Any]) -> None:
         self.annotations = _updated(self.annotations or {}, {"user": context}) or None

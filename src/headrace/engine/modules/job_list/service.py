@@ -23,9 +23,8 @@ from headrace.engine.broker.module.args import only
 from headrace.engine.broker.module.context import EMPTY, Empty, Handler, ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.engine.modules.job_list.match import Match, MatchError, compiled
-from headrace.engine.modules.job_list.metrics import Passed, demand
 from headrace.engine.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
-from headrace.engine.modules.job_list.stats import Stats
+from headrace.engine.modules.job_list.stats import Passed, Stats, demand
 from headrace.formats.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.requests.jobs import JOB_LIST
@@ -364,12 +363,12 @@ class _Lister:
     def _forget(self, job_id: int, msg: Message) -> bool:
         """Remove a waiting request; False if it was answered already."""
         entries = self.waiting.get(job_id, [])
-        left = [entry for entry in entries if entry.msg is not msg]
-        if left:
-            self.waiting[job_id] = left
+        others = [entry for entry in entries if entry.msg is not msg]
+        if others:
+            self.waiting[job_id] = others
         else:
             self.waiting.pop(job_id, None)
-        return len(left) < len(entries)
+        return len(others) < len(entries)
 
     def _disconnected(self, sender: str) -> None:
         for job_id, entries in list(self.waiting.items()):
@@ -420,15 +419,15 @@ class _Listing:
         self.names = names
         self.explains = explains
         # A negative number that only falls is no limit.
-        self.left = limit or -1
+        self.remaining = limit or -1
         self.sent = 0
 
     def run(self) -> None:
         """Send the next slice, then schedule the following one."""
         if self.msg not in self.lister.listings:
             return
-        found, more = _slice(self.jobs, self.left)
-        self.left -= len(found)
+        found, more = _slice(self.jobs, self.remaining)
+        self.remaining -= len(found)
         attributes = [job.attributes(self.names) for job in found]
         if self.explains:
             self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))

@@ -82,7 +82,7 @@ class Admin:
             status = self.core.queues.status((msg.obj or {}).get("name"))
         except QueueError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        if status["start"] and not self.core.sched_ready:
+        if status["start"] and not self.core.allocations.ready:
             status.update(start=False, stop_reason="Scheduler is offline")
         return status
 
@@ -167,11 +167,11 @@ class Admin:
         self._answer(msg, {"count": len(ids)})
 
     def _purge(self, ids: list[int]) -> list[int]:
-        gone = self.core.purge(ids)
-        if gone:
-            self.core.effects.append(Purged(gone))
+        purged = self.core.purge(ids)
+        if purged:
+            self.core.effects.append(Purged(purged))
             self.touch()
-        return gone
+        return purged
 
     def _purge_old(self) -> None:
         self._timer = False
@@ -196,7 +196,7 @@ class Admin:
             job.state == SCHED and job.priority > 0 and not job.alloc_pending and core.queues.started(job.queue)
             for job in core.active.values()
         )
-        return {"queue_length": queued, "alloc_pending": core.alloc_pending, "running": core.running}
+        return {"queue_length": queued, "alloc_pending": core.allocations.pending, "running": core.running}
 
     async def resource_status(self, msg: Message) -> dict[str, Any]:
         """`resource-status`: {allocated: R}, as the scheduler has it; no resources without one."""

@@ -22,22 +22,18 @@ from headrace.engine.jobs.record import (
     summary,
 )
 from headrace.engine.modules.job_manager import dependencies as deps
+from headrace.engine.modules.job_manager.allocations import Allocations
 from headrace.engine.modules.job_manager.deadlines import Deadlines
 from headrace.engine.modules.job_manager.effects import (
-    Alloc,
     Annotated,
-    Cancel,
     Effect,
     Expiration,
     Free,
-    Inherit,
-    Prioritize,
     Raised,
     Rearm,
     Request,
     Start,
 )
-from headrace.engine.modules.job_manager.limited import Limited
 from headrace.engine.modules.job_manager.queues import Queues
 from headrace.engine.modules.job_manager.records import (
     EventsPosted,
@@ -46,14 +42,11 @@ from headrace.engine.modules.job_manager.records import (
     JobsPurged,
     QueuesChanged,
     Record,
-    ResourcesSet,
 )
-from headrace.engine.modules.job_manager.successors import Successors, notes
 from headrace.engine.modules.job_manager.waiting import Waiting
 from headrace.formats.spec import jobspec as js
-from headrace.formats.spec.job_exception import ALLOC, EXEC, FATAL, NODE_FAILURE, TIMEOUT
+from headrace.formats.spec.job_exception import EXEC, FATAL, NODE_FAILURE, TIMEOUT
 from headrace.formats.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, INACTIVE, PRIORITY, RUN, RUNNING, SCHED
-from headrace.formats.spec.requests.sched import AllocResponse
 from headrace.formats.spec.urgency import priority_of
 
 if TYPE_CHECKING:
@@ -85,12 +78,8 @@ class Core:
         self.zombies: dict[int, str] = {}
         self.max_jobid = 0
         self.running = 0
-        self.sched_ready = False
-        self.limited = Limited(self, 0)
         # How often a job may be queued again.
         self.most_requeues = MOST_REQUEUES
-        self.alloc_pending = 0
-        self.successors = Successors(self.active)
         self.exec_ready = False
         self.records: list[Record] = []
         # Records that end jobs: they come last, since a later record of the same job would restore it in a replay.
@@ -106,6 +95,7 @@ class Core:
         self._contexts: dict[str, dict[str, Any]] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
+        self.allocations = Allocations(self)
         # In a core without a service, deadlines use the time of day.
         self.deadlines = Deadlines(lambda: self.now)
 
@@ -170,7 +160,7 @@ class Core:
         if job.state == PRIORITY:
             self.post(job, "priority", self._shared("priority", {"priority": priority_of(job.urgency)}))
         if job.state == SCHED:
-            self._request(job)
+            self.allocations.request(job)
         elif job.state == RUN:
             self._start(job)
         elif job.state == CLEANUP:
@@ -182,69 +172,33 @@ class Core:
             return None
         return max(0, self.most_requeues - requeues(job))
 
-    def _request(self, job: Job) -> None:
-        """Request resources for a job in SCHED, or cancel the request, as its priority and queue require."""
-        wanted = job.priority > 0 and self.queues.started(job.queue)
-        if job.alloc_pending:
-            if not wanted:
-                self.cancel_alloc(job)
-            return
-        if job.annotations:
-            self._forget_annotations(job)
-        if not wanted:
-            self._say_stopped(job)
-        elif self.sched_ready:
-            if self.limited.limit:
-                self.limited.push(job)
-            else:
-                self.ask(job)
-
-    def _say_stopped(self, job: Job) -> None:
-        """Annotate a job that its queue holds back, as a scheduler would, so that listings show the reason."""
-        why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
-        if why:
-            job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
-            self.effects.append(Annotated(job))
-
-    def _trace(self, job: Job, what: str) -> None:
+    def trace(self, job: Job, what: str) -> None:
         """Post an event that only jobs with the debug flag have."""
         if job.flags & FLAG_DEBUG:
             self.post(job, f"debug.{what}")
 
-    def ask(self, job: Job) -> None:
-        self._trace(job, "alloc-request")
-        self.successors.asked(job)
-        job.alloc_pending = True
-        self.alloc_pending += 1
-        self.requests.append(Alloc(job))
-
-    def cancel_alloc(self, job: Job) -> None:
-        if not job.alloc_canceled:
-            job.alloc_canceled = True
-            self.requests.append(Cancel(job.id))
-
     def _start(self, job: Job) -> None:
         if self.exec_ready and not job.start_sent and not job.prologs:
             job.start_sent = True
-            self._trace(job, "start-request")
+            self.trace(job, "start-request")
             self.effects.append(Start(job))
 
     def _clean_up(self, job: Job) -> None:
         if job.state == INACTIVE:
             return
         if job.alloc_pending:
-            self.cancel_alloc(job)
+            self.allocations.cancel(job)
             return
         if (job.start_sent and not job.released) or job.epilogs:
             return
         if job.has_resources:
-            self._trace(job, "free-request")
+            self.trace(job, "free-request")
             self.post(job, "free")
-            successor = self.successors.take(job)
+            successor = self.allocations.successors.take(job)
             if successor is None:
                 self.requests.append(Free(job, job.r))
             else:
-                self._inherit(job, successor)
+                self.allocations.inherit(job, successor)
         self.post(job, "clean")
         self._retire(job)
 
@@ -319,83 +273,6 @@ class Core:
                 self.deadlines.keep((active.id, active.expiration) for active in self.active.values())
             self.effects.append(Rearm())
 
-    # -- the scheduler (RFC 27)
-
-    def sched_hello(self) -> list[Job]:
-        """Jobs that hold resources."""
-        return [job for job in self.active.values() if job.has_resources]
-
-    def sched_is_ready(self, limit: int) -> int:
-        """The scheduler is ready for `limit` requests at a time (0: no limit); returns how many jobs wait."""
-        self.sched_ready, self.limited = True, Limited(self, limit)
-        waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
-        waiting.sort(key=lambda job: (-job.priority, job.id))
-        for job in waiting:
-            self._request(job)
-        return len(waiting)
-
-    def sched_gone(self) -> None:
-        """The scheduler is gone, and with it its requests and those that are not sent yet."""
-        self.sched_ready, self.alloc_pending = False, 0
-        self.requests.clear()
-        self.successors.forget()
-        for job in list(self.active.values()):
-            if job.alloc_pending:
-                job.alloc_pending = job.alloc_canceled = False
-                if job.state == CLEANUP:
-                    self._clean_up(job)
-
-    def alloc_reply(
-        self, id: int, kind: AllocResponse, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str
-    ) -> None:
-        """A response to an alloc request: SUCCESS has R, and DENY may say why."""
-        job = self.active.get(id)
-        if job is None or not job.alloc_pending:
-            return
-        if kind is AllocResponse.ANNOTATE:
-            job.annotations = merged(job.annotations or {}, notes or {})
-            self.effects.append(Annotated(job))
-            return
-        wanted = job.state == SCHED and not job.alloc_canceled
-        job.alloc_pending = job.alloc_canceled = False
-        self.alloc_pending -= 1
-        match kind:
-            case AllocResponse.SUCCESS if wanted:
-                self._allocated(job, r or {}, notes)
-            case AllocResponse.SUCCESS:
-                # The response crossed a cancellation or a fatal exception, so the resources are released.
-                self.requests.append(Free(job, r))
-                self.advance(job)
-            case AllocResponse.DENY:
-                self._forget_annotations(job)
-                self.raise_fatal(job, ALLOC, why)
-            case AllocResponse.CANCEL:
-                self._forget_annotations(job)
-                self.advance(job)
-        if self.limited.limit:
-            self.limited.fill()
-
-    def _inherit(self, job: Job, successor: Job) -> None:
-        """Start a job on the resources of another, as the scheduler would after it has learned of the end."""
-        self.alloc_pending -= 1
-        successor.alloc_pending = False
-        self._allocated(successor, self.successors.resources(job, successor, self.now), notes(job, successor))
-        self.requests.append(Inherit(job, successor))
-        if self.limited.limit:
-            self.limited.fill()
-
-    def _forget_annotations(self, job: Job) -> None:
-        if job.annotations and "sched" in job.annotations:
-            job.annotations = merged(job.annotations, {"sched": None})
-            self.effects.append(Annotated(job))
-
-    def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
-        annotations = merged(job.annotations, notes or {}) if job.annotations else notes
-        job.r = r
-        self.records.append(ResourcesSet(job.id, r))
-        self.post(job, "alloc", {"annotations": annotations} if annotations else None)
-        self._start(job)
-
     # -- the exec service (RFC 32)
 
     def exec_is_ready(self) -> None:
@@ -412,7 +289,7 @@ class Core:
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
 
-    def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
+    def exec_failed(self, id: int, note: str, service_gone: bool = True) -> None:
         """A start request has failed. Without a note, no service took it; unless `gone`, a service is ready now."""
         job = self.active.get(id)
         if job is None or not job.start_sent:
@@ -421,7 +298,7 @@ class Core:
         if note:
             self.raise_fatal(job, EXEC, note)
             return
-        if gone:
+        if service_gone:
             self.exec_ready = False
         self.advance(job)
 
@@ -480,7 +357,7 @@ class Core:
         if job.state == INACTIVE:
             return
         if severity == FATAL and job.state == SCHED:
-            self._forget_annotations(job)
+            self.allocations.forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid}
         self.post(job, "exception", {**context, **extra} if extra else self._shared("exception", context))
         self.effects.append(Raised(job.id, kind, severity))
@@ -497,11 +374,8 @@ class Core:
     def _reprioritize(self, job: Job) -> None:
         was = job.priority
         self.advance(job)
-        if job.alloc_pending and not job.alloc_canceled and job.priority != was:
-            self.requests.append(Prioritize(job.id, job.priority))
-            self.successors.forget()
-            if self.limited.limit:
-                self.limited.fill()
+        if job.priority != was:
+            self.allocations.reprioritize(job)
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job is sent to the scheduler again."""
@@ -513,12 +387,12 @@ class Core:
         if job.state == PRIORITY:
             if job.alloc_pending:
                 # The scheduler has the old jobspec; its response to the cancellation causes a new request.
-                self.cancel_alloc(job)
+                self.allocations.cancel(job)
             self.advance(job)
 
     def instance_expires(self, expiration: float) -> None:
         """The instance's end has changed: change it for running jobs without a duration of their own."""
-        self.successors.expiration = expiration
+        self.allocations.successors.expiration = expiration
         for job in list(self.active.values()):
             if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
                 self._expire_at(job, expiration)
@@ -543,7 +417,7 @@ class Core:
         self._queues_changed()
         for job in sorted(self.active.values(), key=lambda job: (-job.priority, job.id)):
             if job.state == SCHED:
-                self._request(job)
+                self.allocations.request(job)
 
     def set_queues_enabled(self, names: Iterable[str], enabled: bool, reason: str | None, checkpoint: bool) -> None:
         self.queues.set_enabled(list(names), enabled, reason, checkpoint)
@@ -556,12 +430,12 @@ class Core:
 
     def purge(self, ids: list[int]) -> list[int]:
         """Remove inactive jobs; returns those that existed."""
-        gone = [id for id in ids if self.inactive.pop(id, None) is not None]
-        for id in gone:
+        purged = [id for id in ids if self.inactive.pop(id, None) is not None]
+        for id in purged:
             self.zombies.pop(id, None)
-        if gone:
-            self.removals.append(JobsPurged(0, gone))
-        return gone
+        if purged:
+            self.removals.append(JobsPurged(0, purged))
+        return purged
 
     def purgeable(self, age: float, number: int) -> list[int]:
         """Inactive jobs older than `age` seconds, or beyond the newest `number`; a negative limit means none."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from typing import Any
 
+from headrace.engine.broker.module.args import only
 from headrace.engine.broker.module.context import ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden
 from headrace.engine.broker.services import drain
 from headrace.engine.jobs.pack import event_line
 from headrace.engine.modules.job_manager.logs import Log
-from headrace.engine.modules.job_manager.overlays import Overlays
 from headrace.engine.modules.job_manager.pipeline import News
 from headrace.engine.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.formats.spec import eventlog, jobid
@@ -30,7 +31,15 @@ _DECODE, _CURRENT = 1, 2
 # Bytes of a log in one response, and bytes after which the next response waits until the reader has received them.
 _PIECE = 64 << 10
 _PORTION = 1 << 20
+# The event and the request by which the KVS reports keys of jobs.
+_COMMITTED = "kvs.job-data"
+_NONE: frozenset[str] = frozenset()
 _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Load the module job-info, which is a name alone: the job manager provides the service."""
+    only(ctx, args)
 
 
 class _Watch:
@@ -61,9 +70,9 @@ class JobInfo:
         self.over: set[int] = set()
         self.overlays = Overlays(ctx, self._overlaid)
         self.streams = ctx.streams("eventlog-watch")
-        self.streams.on_remove = self._gone
+        self.streams.on_remove = self._watcher_left
         self.update_streams = ctx.streams("update-watch")
-        self.update_streams.on_remove = self._update_gone
+        self.update_streams.on_remove = self._update_watcher_left
         ctx.service(
             NAME,
             {
@@ -213,7 +222,7 @@ class JobInfo:
         self.streams.remove(msg)
         self.ctx.respond_error(msg, errno.ENODATA)
 
-    def _gone(self, msg: Message) -> None:
+    def _watcher_left(self, msg: Message) -> None:
         """A watcher has gone, by cancel, disconnect or _end()."""
         id = msg.obj["id"]
         watchers = self.main.get(id)
@@ -223,9 +232,9 @@ class JobInfo:
                 del self.main[id]
         guests = self.guest.get(id)
         if guests is not None:
-            left = [watch for watch in guests if watch.msg is not msg]
-            if left:
-                self.guest[id] = left
+            others = [watch for watch in guests if watch.msg is not msg]
+            if others:
+                self.guest[id] = others
             else:
                 del self.guest[id]
 
@@ -347,11 +356,11 @@ class JobInfo:
         self.update_streams.remove(msg)
         self.ctx.respond_error(msg, errno.ENODATA)
 
-    def _update_gone(self, msg: Message) -> None:
+    def _update_watcher_left(self, msg: Message) -> None:
         id = msg.obj["id"]
-        left = [entry for entry in self.updates.get(id, ()) if entry[0] is not msg]
-        if left:
-            self.updates[id] = left
+        others = [entry for entry in self.updates.get(id, ()) if entry[0] is not msg]
+        if others:
+            self.updates[id] = others
         else:
             self.updates.pop(id, None)
 
@@ -368,6 +377,46 @@ class JobInfo:
 
 def _no_key(key: str) -> RpcError:
     return RpcError(errno.ENOENT, f"{key}: key not found")
+
+
+class Overlays:
+    """Keys of jobs whose value in the KVS takes precedence over the job store's, as reported by `kvs.job-data`.
+
+    Almost no job has any: a user must commit to a key in a job's directory, to repair or to damage it.
+    `overlaid(id, key)` is called when a key of a job has got a value in the KVS.
+    """
+
+    def __init__(self, ctx: ModuleContext, overlaid: Callable[[int, str], None]) -> None:
+        self._keys: dict[int, set[str]] = {}
+        self._overlaid = overlaid
+        ctx.subscribe(_COMMITTED, lambda event: self._take(event.obj))
+        ctx.subscribe("job-purge-inactive", self._purged)
+        # Without the KVS there is nothing over the job store's data.
+        ctx.call(_COMMITTED, {}, lambda reply: None if reply.errnum else self._take(reply.obj))
+
+    def of(self, id: int) -> set[str] | frozenset[str]:
+        """The keys of a job with values in the KVS."""
+        return self._keys.get(id, _NONE)
+
+    def _take(self, body: dict[str, Any]) -> None:
+        for path, present in body["keys"].items():
+            folder, _, key = path.rpartition(".")
+            try:
+                id = jobid.parse(folder)
+            except ValueError:
+                # A key that resembles a job's, but is not below a job's directory.
+                continue
+            if present:
+                self._keys.setdefault(id, set()).add(key)
+                self._overlaid(id, key)
+            elif id in self._keys:
+                self._keys[id].discard(key)
+                if not self._keys[id]:
+                    del self._keys[id]
+
+    def _purged(self, event: Message) -> None:
+        for id in (event.obj or {}).get("jobs", ()):
+            self._keys.pop(id, None)
 
 
 def _flags(msg: Message, known: int) -> int:

@@ -7,11 +7,15 @@ record each in a common spill file, of which only the place is kept in memory.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import logging
 import os
 import time
 
+from headrace.engine.broker.module.context import ModuleContext
+from headrace.formats.spec import jobid
 from headrace.formats.spec.os_error import reason
 
 # Bytes of a log that stay in memory, and bytes that a reader gets at a time.
@@ -48,8 +52,8 @@ class Log:
         """Append whole lines, which stay in memory if the file cannot be written; False if there is no room there
         either.
         """
-        held = len(self._tail)
-        self.hold(lines)
+        kept = len(self._tail)
+        self.append_in_memory(lines)
         if len(self._tail) <= KEEP:
             return True
         now = time.monotonic()
@@ -61,10 +65,10 @@ class Log:
                 self._why = reason(exc)
         if len(self._tail) <= _MOST_HELD:
             return True
-        self._cut_to(held)
+        self._cut_to(kept)
         return False
 
-    def hold(self, lines: bytes) -> None:
+    def append_in_memory(self, lines: bytes) -> None:
         """As append, but without writing to the file."""
         self._tail += lines
         self.size += len(lines)
@@ -74,13 +78,13 @@ class Log:
         self._why = why
         self._cut_to(0)
 
-    def _cut_to(self, held: int) -> None:
-        if not self._spilled and not held:
+    def _cut_to(self, kept: int) -> None:
+        if not self._spilled and not kept:
             # The first line is kept: it is the header that readers need.
-            held = self._tail.find(b"\n") + 1
-        self.size -= len(self._tail) - held
+            kept = self._tail.find(b"\n") + 1
+        self.size -= len(self._tail) - kept
         # A failed spill may still refer to the old buffer.
-        self._tail = self._tail[:held]
+        self._tail = self._tail[:kept]
         self.cut = self._why
 
     @property
@@ -220,3 +224,46 @@ class Spill:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+# Seconds between two lines about lost output.
+_LOSS_EVERY = 10.0
+
+
+class LostOutput:
+    """Log lines of the instance about lost output of jobs: `add` each job, and `close` at the end.
+
+    A full disk affects many jobs at once, and a line for each would displace all others in the log. So the first job
+    gets a line at once, and then one line every ten seconds counts the others.
+    """
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self._ctx = ctx
+        self._jobs: set[int] = set()
+        self._last = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, id: int, why: str) -> None:
+        """Add a job; `why` is a text that begins with "output is lost"."""
+        self._last = f"{jobid.encode(id)}: {why}"
+        if self._timer is None:
+            self._say(self._last)
+        else:
+            self._jobs.add(id)
+
+    def _say(self, text: str) -> None:
+        self._ctx.log(logging.WARNING, text)
+        self._timer = self._ctx.call_later(_LOSS_EVERY, self._more)
+
+    def _more(self) -> None:
+        self._timer = None
+        if self._jobs:
+            others = len(self._jobs) - 1
+            self._jobs.clear()
+            self._say(f"{self._last} (and that of {others} other jobs)" if others else self._last)
+
+    def close(self) -> None:
+        """Log the jobs that wait for the next line."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._more()

@@ -48,7 +48,7 @@ class Scheduler:
         self.ctx.log(logging.DEBUG, f"scheduler: hello{partial}")
         self.hellos.add(msg)
         self._drop()
-        for job in self.core.sched_hello():
+        for job in self.core.allocations.holders():
             body = {"id": job.id, "priority": job.priority, "userid": job.userid, "t_submit": job.t_submit, "R": job.r}
             self.ctx.respond(msg, body)
         self.hellos.remove(msg)
@@ -64,7 +64,7 @@ class Scheduler:
         self.ctx.log(logging.DEBUG, f"scheduler: ready {mode}")
         self.sender = msg.sender
         self.touch()
-        return {"count": self.core.sched_is_ready(limit)}
+        return {"count": self.core.allocations.scheduler_is_ready(limit)}
 
     def disconnected(self, sender: str) -> None:
         if sender and sender == self.sender:
@@ -77,8 +77,8 @@ class Scheduler:
             self.ctx.forget(tag)
         self.tags.clear()
         self.unannounced.clear()
-        if self.core.sched_ready:
-            self.core.sched_gone()
+        if self.core.allocations.ready:
+            self.core.allocations.scheduler_is_gone()
 
     def alloc(self, job: Job) -> None:
         if not job.alloc_pending:
@@ -96,7 +96,7 @@ class Scheduler:
 
     def _reply(self, reply: Message) -> None:
         if reply.errnum:
-            if self.core.sched_ready:
+            if self.core.allocations.ready:
                 # ENOSYS means that the scheduler was unloaded: the next one gets the jobs.
                 level = logging.DEBUG if reply.errnum == errno.ENOSYS else logging.ERROR
                 self.ctx.log(level, f"sched.alloc: {_text(reply)}")
@@ -116,7 +116,7 @@ class Scheduler:
             if tag is not None:
                 self.ctx.forget(tag)
         self.core.now = self.ctx.now()
-        self.core.alloc_reply(body["id"], kind, body.get("R"), body.get("annotations"), body.get("note") or "")
+        self.core.allocations.reply(body["id"], kind, body.get("R"), body.get("annotations"), body.get("note") or "")
         self.touch()
 
     def cancel(self, id: int) -> None:
@@ -156,7 +156,7 @@ class Scheduler:
         """`sched-successors {ids, expiration}`: waiting jobs that are to take over, one each and in this order, what
         ended jobs of the same request give back, in place of the list before. An extension of RFC 27."""
         if msg.sender == self.sender:
-            self.core.successors.name(msg.obj["ids"], msg.obj["expiration"])
+            self.core.allocations.successors.name(msg.obj["ids"], msg.obj["expiration"])
         return EMPTY
 
     def expiration(self, id: int, expiration: float) -> None:
@@ -207,9 +207,9 @@ class Exec:
             # The exec service ended while the start waited for the disk, and the job was handled then.
             return
         body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
-        left = self.core.requeues_left(job)
-        if left is not None:
-            body["requeues_left"] = left
+        requeues_left = self.core.requeues_left(job)
+        if requeues_left is not None:
+            body["requeues_left"] = requeues_left
 
         def answer(reply: Message) -> None:
             # A response of an earlier exec service, or an earlier load of it, is not about this start.
@@ -219,11 +219,11 @@ class Exec:
                 del self.tags[id]
                 if reply.errnum != errno.ENODATA:
                     self.core.now = self.ctx.now()
-                    absent, gone = reply.errnum == errno.ENOSYS, self.sender == sender
-                    if absent and gone:
+                    absent, service_gone = reply.errnum == errno.ENOSYS, self.sender == sender
+                    if absent and service_gone:
                         # The service was unloaded and has ended its jobs; this job is for the next one.
                         self.service = self.sender = ""
-                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", gone)
+                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", service_gone)
                     self.touch()
                 return
             self._reply(reply.obj)

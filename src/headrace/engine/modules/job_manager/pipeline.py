@@ -120,7 +120,7 @@ class Pipeline:
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
         # Purged jobs that the database still has: an array, since a number each would be an object among others.
-        self._gone = array("Q")
+        self._purged = array("Q")
         # Jobs that were waited for since the journal's file was begun, with their results. A checkpoint has them as not
         # waited for, since the record in that file tells whether the result was released.
         self._reaped: dict[int, str] = {}
@@ -128,7 +128,6 @@ class Pipeline:
         self._texts_saved = 0
         self._soon = False
         self._saving = False
-        self._illegible = 0
         # The time at which a failed checkpoint is retried.
         self._overdue = 0.0
 
@@ -211,7 +210,7 @@ class Pipeline:
 
     def _forget(self, ids: list[int]) -> None:
         """Remove purged jobs from the database with the next checkpoint, or keep them out of it."""
-        self._gone.extend(ids)
+        self._purged.extend(ids)
         for id in ids:
             self._unsaved.pop(id, None)
 
@@ -312,9 +311,9 @@ class Pipeline:
             self.failing = False
             self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
         if batches:
-            whole = _merged(batches)
-            self._release_starts(whole)
-            self.release(whole)
+            merged = _merged(batches)
+            self._release_starts(merged)
+            self.release(merged)
         if any(batch.effects for batch in self._unsynced):
             self._sync()
         elif self._unsynced:
@@ -353,7 +352,7 @@ class Pipeline:
         canceled: list[Job] = []
         for batch in batches:
             promises = any(isinstance(entry, JobSubmitted) for entry in batch.entries)
-            told = []
+            released = []
             for effect in batch.effects:
                 match effect:
                     case Start(job) if job.state == CLEANUP:
@@ -363,8 +362,8 @@ class Pipeline:
                     case Answer(body=dict()) if promises:
                         kept.append(effect)
                     case _:
-                        told.append(effect)
-            batch.effects[:] = told
+                        released.append(effect)
+            batch.effects[:] = released
         entries = [entry for batch in batches for entry in batch.entries]
         self._pending.append(Batch(entries, kept, [], []))
         self.release(_merged(batches))
@@ -416,8 +415,8 @@ class Pipeline:
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
             texts += [entry for entry in enumerate(store.texts.table) if entry[0] >= self._texts_saved + len(texts)]
-            gone = self._gone[:]
-            await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
+            purged = self._purged[:]
+            await loop.run_in_executor(None, self.journal.checkpoint, number, rows, purged, texts, self._meta())
         except OSError as exc:
             if not self._overdue:
                 self.ctx.log(logging.ERROR, f"checkpoint: {text_of(exc)}: the journal grows until it can be made")
@@ -429,7 +428,7 @@ class Pipeline:
                 # A log of the job may have grown since its record was read.
                 if store.places.get(id, place) == place:
                     self._unsaved.pop(id, None)
-            del self._gone[: len(gone)]
+            del self._purged[: len(purged)]
         finally:
             self._saving = False
 
@@ -447,7 +446,7 @@ class Pipeline:
         assert journal is not None
         recovered = Recovery(journal, self.core, self.store)
         self._unsaved, self._texts_saved = recovered.unsaved, recovered.texts_saved
-        self._gone = array("Q", recovered.gone)
+        self._purged = array("Q", recovered.purged)
         if journal.is_new:
             self.ctx.log(logging.INFO, f"journal: {journal.folder} is new: there are no jobs of an earlier instance")
         if journal.torn:

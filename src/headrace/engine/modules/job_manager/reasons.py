@@ -32,12 +32,12 @@ def own_reason(core: Core, job: Job) -> str:
         return "held"
     if not core.queues.started(job.queue):
         return core.queues.stop_note(job.queue)
-    if not core.sched_ready:
+    if not core.allocations.ready:
         return "no scheduler is loaded"
     if job.alloc_pending:
         return ""
-    if core.limited.limit:
-        return f"behind {core.limited.limit} or more jobs"
+    if core.allocations.limited.limit:
+        return f"behind {core.allocations.limited.limit} or more jobs"
     return SOON
 
 
@@ -81,8 +81,8 @@ class Reasons:
             finish([], _NO_ANSWER)
 
         def finish(found: list[list[Any]], otherwise: str) -> None:
-            told = {id for id, _ in found}
-            rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in told]
+            explained = {id for id, _ in found}
+            rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in explained]
             self._ctx.respond(msg, {"reasons": known + found + rest, "own": [id for id, _ in known]})
 
         timer = self._ctx.call_later(_REASONS_TIMEOUT, give_up)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sys
 from collections.abc import Iterator
 
@@ -15,7 +16,6 @@ from headrace.engine.broker.state.journal import Journal, JournalError, Saved
 from headrace.engine.jobs.pack import Packed, Submission, unpack
 from headrace.engine.jobs.record import Job, summary
 from headrace.engine.jobs.storable import TOO_DEEP, is_deep
-from headrace.engine.modules.job_manager import left_output
 from headrace.engine.modules.job_manager.core import Core
 from headrace.engine.modules.job_manager.records import (
     Entry,
@@ -30,6 +30,7 @@ from headrace.engine.modules.job_manager.records import (
 )
 from headrace.engine.modules.job_manager.replay import replay, restore, restore_inactive
 from headrace.engine.modules.job_manager.store import LOGS, Store
+from headrace.formats.spec import jobid
 from headrace.formats.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -43,9 +44,11 @@ _MORE_FRAMES = 500
 
 
 class Recovery:
-    """Fills an empty core and store. `unsaved` are finished jobs that no checkpoint has, `gone` purged ones that one
-    may have, `texts_saved` counts the texts of the checkpoint, `illegible` the jobs whose data are not there.
-    `left_out` has the jobs that could not be rebuilt, and why.
+    """Fills an empty core and store.
+
+    `unsaved` are finished jobs that no checkpoint has, and `purged` are removed jobs that a checkpoint may have.
+    `texts_saved` counts the texts of the checkpoint, and `illegible` the jobs whose data are missing. `left_out` has
+    the jobs that could not be rebuilt, and why.
 
     Raises JournalError if what the checkpoint's database has cannot be used, and OSError.
     """
@@ -54,7 +57,7 @@ class Recovery:
         self.core = core
         self.store = store
         self.unsaved: dict[int, None] = {}
-        self.gone: list[int] = []
+        self.purged: list[int] = []
         self.texts_saved = 0
         self.illegible = 0
         self.left_out: dict[int, str] = {}
@@ -82,8 +85,8 @@ class Recovery:
         for job in store.active.values():
             job.shown = len(job.events)
         # While jobs are missing that were there once, no output is taken for nobody's.
-        whole = not (self.illegible or self.left_out or journal.damage or journal.missing)
-        left_output.take_up(store, core.max_jobid if whole else 0)
+        complete = not (self.illegible or self.left_out or journal.damage or journal.missing)
+        _take_up_output(store, core.max_jobid if complete else 0)
         self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
@@ -180,7 +183,7 @@ class Recovery:
             case JobsPurged(_, ids):
                 replay(core, entry)
                 store.forget(ids)
-                self.gone.extend(ids)
+                self.purged.extend(ids)
                 for id in ids:
                     self.unsaved.pop(id, None)
             case _:
@@ -231,3 +234,39 @@ def _entries(journal: Journal, batch: bytes) -> list[Entry]:
     except msgspec.DecodeError as exc:
         text = f"the journal in {journal.folder} has a record that only another version of Headrace reads: {exc}"
         raise JournalError(errno.EIO, text) from None
+
+
+def _take_up_output(store: Store, highest: int) -> None:
+    """Take up the output in files of active jobs, and remove that of unknown jobs up to the id `highest` (0: none).
+
+    The journal has the sizes of a job's logs when the job ends, or is part of a checkpoint. What was written to a file
+    since, before the broker was killed, is in the file alone.
+    """
+    try:
+        names = os.listdir(store.output)
+    except OSError:
+        return
+    for file in names:
+        found = _log_of(file)
+        if found is None:
+            continue
+        id, name = found
+        # A file that cannot be read or removed is no reason not to start.
+        with contextlib.suppress(OSError):
+            if id in store.active:
+                store.take_up(id, name)
+            elif id not in store and id <= highest:
+                os.unlink(os.path.join(store.output, file))
+
+
+def _log_of(file: str) -> tuple[int, str] | None:
+    """The job and the name of the log that a file is for; None for a file of another name."""
+    parts = file.split(".", 4)
+    if len(parts) < 5 or parts[4] not in LOGS:
+        return None
+    text = ".".join(parts[:4])
+    try:
+        id = jobid.parse(text)
+    except ValueError:
+        return None
+    return (id, parts[4]) if jobid.encode(id, "dothex") == text else None

@@ -91,11 +91,11 @@ def restart(core: Core) -> None:
 def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
     """Continue a pending job; end a running one with the reason `lost_note`, or queue it again."""
     ran = job.state == RUN
-    left = core.requeues_left(job) if ran else None
-    requeue = bool(left)
+    requeues_left = core.requeues_left(job) if ran else None
+    requeue = bool(requeues_left)
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)
     if ran and not requeue:
-        note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if left == 0 else lost_note
+        note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if requeues_left == 0 else lost_note
         context = {"type": EXEC, "severity": FATAL, "note": note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:

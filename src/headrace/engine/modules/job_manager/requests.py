@@ -309,8 +309,8 @@ class Requests:
     def _refuse_surplus(self) -> None:
         """Refuse the last requests for any job if others have taken the jobs that they could get."""
         if self.waiting_any:
-            left = self._unclaimed()
-            surplus, self.waiting_any = self.waiting_any[left:], self.waiting_any[:left]
+            available = self._unclaimed()
+            surplus, self.waiting_any = self.waiting_any[available:], self.waiting_any[:available]
             for msg in surplus:
                 self.ctx.respond_error(msg, errno.ECHILD, _NO_MORE)
 

@@ -47,7 +47,7 @@ from headrace.engine.modules.job_manager.effects import (
 )
 from headrace.engine.modules.job_manager.guest_jobs import GuestJobs
 from headrace.engine.modules.job_manager.info import JobInfo
-from headrace.engine.modules.job_manager.lost_output import LostOutput
+from headrace.engine.modules.job_manager.logs import LostOutput
 from headrace.engine.modules.job_manager.peers import Exec, Scheduler
 from headrace.engine.modules.job_manager.pipeline import Batch, Pipeline
 from headrace.engine.modules.job_manager.queues import Queues
@@ -382,11 +382,11 @@ class _Manager:
         Raises RpcError(EINVAL) for a text that is not whole events, RpcError(ENOSPC).
         """
         known: list[tuple[int, str, bytes]] = []
-        unknown = []
+        not_logs = []
         for path, text in msg.obj["logs"]:
             id, key = _split(path)
             if id is None or id not in self.store or key not in LOGS:
-                unknown.append(path)
+                not_logs.append(path)
                 continue
             known.append((id, key, _events(key, text)))
         full = self.pipeline.refusal(0, len(msg.payload or b""))
@@ -402,7 +402,7 @@ class _Manager:
                 self.info.appended_to_main(id, lines)
             else:
                 self.info.appended(id)
-        self.core.effects.append(Answer(msg, {"unknown": unknown}))
+        self.core.effects.append(Answer(msg, {"unknown": not_logs}))
         self.pipeline.touch()
 
     # -- the module's life

@@ -79,8 +79,8 @@ class Store:
         said once, there and to `tell`.
         """
         log = self.log(id, name)
-        said = log.cut
-        if not log.append(lines) and not said:
+        was_cut = log.cut
+        if not log.append(lines) and not was_cut:
             self._say_lost(id, name, log)
 
     def append_to_any(self, id: int, name: str, lines: bytes) -> int:
@@ -105,7 +105,7 @@ class Store:
     def _say_lost(self, id: int, name: str, log: Log) -> None:
         text = f"output is lost: {self.folder}: {log.cut}"
         if name == "guest.output":
-            log.hold(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
+            log.append_in_memory(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
         self.tell(id, text)
 
     def _log_path(self, id: int, name: str) -> str:
@@ -180,7 +180,7 @@ class Store:
         elif isinstance(saved, int):
             saved = (saved, b"")
         log = Log(self._log_path(id, name), saved[0])
-        log.hold(saved[1])
+        log.append_in_memory(saved[1])
         return log
 
     def take_up(self, id: int, name: str) -> None:
@@ -253,13 +253,13 @@ class Store:
         log = self.guest_log(id, MAIN_LOG)
         if log is None:
             return events
-        left = deque(events)
-        merged = [left.popleft()]
+        pending = deque(events)
+        merged = [pending.popleft()]
         for entry in events_of(log.text().decode()):
-            while left and left[0][0] <= entry[0]:
-                merged.append(left.popleft())
+            while pending and pending[0][0] <= entry[0]:
+                merged.append(pending.popleft())
             merged.append(entry)
-        return [*merged, *left]
+        return [*merged, *pending]
 
     def owner(self, id: int) -> int:
         """The user id of a job. Raises KeyError for an unknown one."""

@@ -70,8 +70,8 @@ class Successors:
 
 def notes(job: Job, successor: Job) -> dict[str, Any]:
     """The successor's annotations, as the scheduler would set them: the ended job's, without its reasons."""
-    gone = dict.fromkeys((successor.annotations or {}).get("sched", ()))
-    return {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
+    dropped = dict.fromkeys((successor.annotations or {}).get("sched", ()))
+    return {"sched": {**dropped, **(job.annotations or {}).get("sched", {})}}
 
 
 def _waits(job: Job) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import sqlite3
 import time
 from collections import deque
@@ -20,10 +21,9 @@ from weakref import WeakSet
 
 from headrace.engine.broker.module.context import ModuleContext, RpcError
 from headrace.engine.broker.state import disk
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 from headrace.engine.modules.kvs.job_data import touched
 from headrace.engine.modules.kvs.log import Log, Space, create_record, remove_record, version_record
-from headrace.engine.modules.kvs.spread import Spread
 from headrace.engine.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Refs
 from headrace.engine.modules.kvs.txn import Op, apply
 from headrace.engine.modules.kvs.views import Fetcher, failure
@@ -353,10 +353,10 @@ class Committer:
                 body = {"namespace": new.name, "rootseq": new.seq, "rootref": ref, "owner": new.owner}
                 self.ctx.publish(topic + "-created", body, private=True)
             else:
-                gone = self.spaces.pop(change.space)
-                for _seq, msg in gone.waiters:
+                removed = self.spaces.pop(change.space)
+                for _seq, msg in removed.waiters:
                     self.ctx.respond_error(msg, errno.ENOTSUP)
-                self.ctx.publish(topic + "-removed", {"namespace": gone.name}, private=True)
+                self.ctx.publish(topic + "-removed", {"namespace": removed.name}, private=True)
             self.ctx.respond(change.messages[0])
 
         record = b""
@@ -404,3 +404,36 @@ class Committer:
 
 def _snapshot(space: Namespace) -> Space:
     return Space(space.name, space.owner, space.flags, space.seq, space.root)
+
+
+class Spread:
+    """The distribution of a quantity: count, least, most, mean and standard deviation, without storing the samples.
+
+    Welford's running mean and sum of squared differences stay accurate where a sum of squares does not.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.least: float = 0
+        self.most: float = 0
+        self.mean = 0.0
+        self._squares = 0.0
+
+    def add(self, value: float) -> None:
+        self.least = min(self.least, value) if self.count else value
+        self.most = max(self.most, value) if self.count else value
+        self.count += 1
+        before = value - self.mean
+        self.mean += before / self.count
+        self._squares += before * (value - self.mean)
+
+    def stats(self) -> dict[str, float]:
+        """The values for `module stats`; the deviation is that of a sample, 0 for fewer than two values."""
+        deviation = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
+        return {
+            "count": self.count,
+            "min": self.least,
+            "mean": self.mean,
+            "stddev": deviation,
+            "max": self.most,
+        }

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.engine.broker.kept import make_private
-from headrace.engine.modules.kvs.pack import pack, unpack
-from headrace.engine.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node
+from headrace.engine.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node, pack, unpack
 from headrace.engine.modules.kvs.txn import Op, apply, pack_ops, unpack_ops
 
 # The log is replaced by the trees when it is larger than this number of bytes and than twice the trees.

@@ -64,8 +64,8 @@ class Kvs:
     def __init__(self, ctx: ModuleContext, log: Log | None, merge: bool) -> None:
         self.ctx = ctx
         kept = ctx.kept
-        left = kept.pop(ctx.name, None) if kept else None
-        estate = left if isinstance(left, Estate) else None
+        handed_over = kept.pop(ctx.name, None) if kept else None
+        estate = handed_over if isinstance(handed_over, Estate) else None
         self.refs = Refs(_hash(ctx)) if estate is None else estate.refs
         self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
@@ -274,12 +274,12 @@ class Kvs:
                     self.ctx.respond_error(msg, reply.errnum, reply.text)
                 return
             if not reply.errnum:
-                unknown = set(reply.obj["unknown"])
-                done = [append for append in appends if append.path not in unknown]
+                not_logs = set(reply.obj["unknown"])
+                done = [append for append in appends if append.path not in not_logs]
                 for append in done:
                     self.fetcher.forget(append.job)
-                gone = {append.number for append in done}
-                change.ops = [op for number, op in enumerate(change.ops) if number not in gone]
+                stored = {append.number for append in done}
+                change.ops = [op for number, op in enumerate(change.ops) if number not in stored]
             self.store.queue(change)
 
         logs = [[append.path, append.text] for append in appends]

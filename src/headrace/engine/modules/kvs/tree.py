@@ -3,8 +3,8 @@
 A commit copies only the directories on its path, so every version in use stays readable at no cost, and a failed
 transaction changes nothing. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed with the first request
 for a reference and kept in the node; blobs are made again from the node when a client loads them, so nothing is stored
-twice. Reading a blob that only the content service has raises `Missing`: the caller fetches the blob and repeats the
-operation.
+twice. For the log, trees are packed without hashing. Reading a blob that only the content service has raises
+`Missing`: the caller fetches the blob and repeats the operation.
 """
 
 from __future__ import annotations
@@ -299,3 +299,38 @@ def height(node: Node) -> int:
         below = [entry for found in level.values() for entry in found.entries.values()]
         level = {id(entry): entry for entry in below if isinstance(entry, Dir)}
     return count
+
+
+_VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
+
+
+def pack(node: Node) -> list[Any]:
+    """The node as lists, strings and bytes (for msgpack), with all nodes below it.
+
+    Blobs of values remain separate, so that their references are valid after a restart.
+    """
+    if isinstance(node, Val):
+        return [_VAL, node.data]
+    if isinstance(node, ValRef):
+        return [_PARTS, [blob.ref if blob.data is None else blob.data for blob in node.blobs[: node.count]]]
+    if isinstance(node, Symlink):
+        return [_SYMLINK, node.target, node.namespace]
+    if isinstance(node, DirRef):
+        if node.loaded is None:
+            return [_DIRREF, node.ref]
+        node = node.loaded
+    return [_DIR, {name: pack(entry) for name, entry in node.entries.items()}]
+
+
+def unpack(packed: list[Any]) -> Node:
+    """The node that was packed by `pack`."""
+    kind, data = packed[0], packed[1]
+    if kind == _VAL:
+        return Val(data)
+    if kind == _PARTS:
+        return ValRef([Blob(None, part) if isinstance(part, str) else Blob(part) for part in data])
+    if kind == _SYMLINK:
+        return Symlink(data, packed[2])
+    if kind == _DIRREF:
+        return DirRef(data)
+    return Dir({name: unpack(entry) for name, entry in data.items()})

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from headrace.engine.modules.kvs.pack import pack, unpack
 from headrace.engine.modules.kvs.tree import (
     MAX_DEPTH,
     Blob,
@@ -21,6 +20,8 @@ from headrace.engine.modules.kvs.tree import (
     ValRef,
     from_treeobj,
     height,
+    pack,
+    unpack,
     value_bytes,
     value_node,
 )

@@ -47,17 +47,17 @@ def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usab
 def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Acquirers | None:
     """Give a new load the acquirers of the last one; None if there are none, or the resources have changed."""
     kept = ctx.kept
-    left = kept.pop(ctx.name, None) if kept else None
-    if not isinstance(left, Acquirers):
+    predecessor = kept.pop(ctx.name, None) if kept else None
+    if not isinstance(predecessor, Acquirers):
         return None
-    if left.resources != _without_end(resources) or len(acquirers):
-        left.refuse()
+    if predecessor.resources != _without_end(resources) or len(acquirers):
+        predecessor.refuse()
         return None
-    for msg in left.acquirers:
+    for msg in predecessor.acquirers:
         # The sender may have disconnected while there was no module to cancel its request.
         if ctx.is_here(msg):
             acquirers.add(msg)
-    return left if len(acquirers) else None
+    return predecessor if len(acquirers) else None
 
 
 def _without_end(rset: ResourceSet) -> dict[str, Any]:

@@ -135,9 +135,9 @@ class Inventory:
             raise TargetError(str(exc)) from None
         if not names:
             raise TargetError("hostlist is empty")
-        unknown = [name for name in names if not self.hosts.bits(name)]
-        if unknown:
-            raise TargetError(f"invalid hosts: {Hostlist(unknown)}")
+        unknown_hosts = [name for name in names if not self.hosts.bits(name)]
+        if unknown_hosts:
+            raise TargetError(f"invalid hosts: {Hostlist(unknown_hosts)}")
         ranks = 0
         for name in names:
             ranks |= self.hosts.bits(name)

@@ -20,24 +20,19 @@ import msgspec
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.modules.resource import source
 from headrace.engine.modules.resource.acquirers import Acquirers, adopt, leave
-from headrace.engine.modules.resource.follower import count_node, send_topology
+from headrace.engine.modules.resource.counted import CountedNodes, modes_of
+from headrace.engine.modules.resource.drains import Drains
 from headrace.engine.modules.resource.inventory import Event, Inventory, TargetError, ids
 from headrace.engine.modules.resource.log import ResourceLog
-from headrace.engine.modules.resource.resize import Resizer, reshape
-from headrace.engine.modules.resource.verify import mismatch, modes_of
+from headrace.engine.modules.resource.own_node import count_node, send_topology
+from headrace.engine.modules.resource.resize import Resizer
 from headrace.formats.spec.hostlist import Hostlist
-from headrace.formats.spec.idset import Idset, IdsetError
+from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.os_error import text_of
 from headrace.formats.spec.requests.resource import LEADER
 from headrace.formats.spec.rset import ResourceSet, RsetError
 
-# Sources whose R is not verified against the nodes: another instance's R, or one that a user loaded.
-_UNCHECKED = ("job-info", "resource-reload")
-# The reason of drains by `drain-lost`.
-_LOST = "broker was lost"
-# Seconds after the quorum during which further nodes may report; after that, their resources are assumed.
-_LATE = 1.0
 # Seconds that a question waits for R which is about to be known: its counts are under way.
 _SOON = 5.0
 
@@ -52,8 +47,6 @@ class Leader:
         hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
         self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
         self.found: dict[int, source.Found] = {}
-        # True once the time to wait for nodes beyond the quorum has begun.
-        self.hurried = False
         self.method = ""
         # The method by which an earlier load of this module defined the R that is in the KVS.
         self.origin = ""
@@ -73,6 +66,8 @@ class Leader:
         # Serialises drains and undrains by request.
         self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
+        self.counted = CountedNodes(self)
+        self.drains = Drains(self)
         self.resizer = Resizer(self)
         self._serve()
         # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
@@ -97,12 +92,12 @@ class Leader:
                 "acquire": self._acquire,
                 "acquire-mute": self._mute,
                 "journal": self._journal,
-                "drain": self._drain,
-                "undrain": self._undrain,
+                "drain": self.drains.drain,
+                "undrain": self.drains.undrain,
                 "reload": self._reload,
                 "monitor-waitup": self._wait_up,
                 "monitor-force-down": self._force_down,
-                "gather": self._add,
+                "gather": self.counted.gather,
                 "topo-get": lambda msg: send_topology(ctx, msg),
                 **self.resizer.methods(),
             },
@@ -136,14 +131,14 @@ class Leader:
         self.inventory.replay(events)
         self.record(self.inventory.restart(self.ctx.now()))
         if self.configured is not None:
-            self._define(self.configured, "configuration")
+            self.define(self.configured, "configuration")
         elif stored is not None:
-            self._define(stored, "kvs")
+            self.define(stored, "kvs")
             await self._inherit()
         else:
             await self._inherit()
         # Others may have reported before R was known, by which their counts are verified.
-        self._add_found([*self.found.values(), count_node(self.ctx)])
+        self.counted.add([*self.found.values(), count_node(self.ctx)])
         self._follow("broker.torpid", self._torpid)
         # In recovery mode (`flux start --recovery`) no rank is online, so that no restored job is started.
         if "monitor-force-up" in self.args:
@@ -189,7 +184,7 @@ class Leader:
             )
             return
         if not self.method:
-            self._define(rset, "job-info")
+            self.define(rset, "job-info")
         self._expire_at(rset.expiration)
         self.ctx.spawn(self._follow_parent(states))
 
@@ -208,80 +203,8 @@ class Leader:
             self.ctx.publish("resource-expiration", event["context"])
             self.record(event)
 
-    # -- counted nodes
-
-    def _add(self, msg: Message) -> Any:
-        self._add_found(msg.obj["nodes"])
-        return EMPTY
-
-    def _add_found(self, nodes: list[source.Found]) -> None:
-        inventory = self.inventory
-        ours = self.method in ("configuration", "kvs") and self.origin not in _UNCHECKED
-        asked = self.method == "job-info" and "verify" in self.table
-        recovers = self.ctx.attrs.get("broker.recovery-mode", "0") == "1"
-        verified = (ours or asked) and not self.table.get("noverify", "noverify" in self.args) and not recovers
-        counted = []
-        for found in nodes:
-            self.found[found[0]] = found
-            if self.method == "dynamic-discovery" or inventory.assumed >> found[0] & 1:
-                counted.append(found)
-            elif verified:
-                self._verify(found)
-        if counted:
-            reshape(self, counted)
-            inventory.assumed &= ~sum(1 << found[0] for found in counted)
-            self.changed()
-        if not self.method and len(self.found) == self.ctx.size:
-            self._discovered(list(self.found.values()))
-        elif self.hurried:
-            # Brokers of the quorum may have been online before their counts arrived.
-            self._at_quorum(self.inventory.online)
-
-    def _discovered(self, nodes: list[source.Found]) -> None:
-        try:
-            self._define(source.gathered(nodes, self.inventory.hosts.names), "dynamic-discovery")
-        except RsetError as exc:
-            self.ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
-
-    def _at_quorum(self, online: int) -> None:
-        """With a `broker.quorum` below the size, define R without waiting for brokers that may never start."""
-        need = int(self.ctx.attrs.get("broker.quorum"))
-        if self.method or not online.bit_count() >= need < self.ctx.size:
-            return
-        if not self._expects_late_nodes() and not online & ~Idset(self.found).bits:
-            self._go_without()
-        elif not self.hurried:
-            self.hurried = True
-            self.ctx.call_later(_LATE, self._go_without)
-
-    def _expects_late_nodes(self) -> bool:
-        """Whether brokers beyond the quorum are expected to start at about the same time, as in one launch. In a
-        MiniCluster, pods beyond the initial size do not exist yet.
-        """
-        table = self.ctx.config.get("headrace", {})
-        return not isinstance(table, dict) or table.get("expects-late-nodes") is not False
-
-    def _go_without(self) -> None:
-        """Define R with nodes that have not reported: each is assumed to be like most others until it is counted."""
-        if self.method:
-            return
-        assumed = Idset(range(self.ctx.size)) - Idset(self.found)
-        self.inventory.assumed |= assumed.bits
-        likely = source.like_most(self.found.values(), assumed)
-        self.ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
-        self._discovered([*self.found.values(), *likely])
-
-    def _verify(self, found: source.Found) -> None:
-        rset = self.inventory.rset
-        if rset is not None and found[0] not in rset.ranks:
-            self.ctx.log(logging.WARNING, f"rank {found[0]} ({found[1]}) not found in expected ranks: it gets no jobs")
-            return
-        reason = mismatch(rset, found, modes_of(self.table)) if rset is not None else ""
-        if reason:
-            self.ctx.log(logging.ERROR, f"draining: rank {found[0]} ({found[1]}) {reason}")
-            self.record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
-
-    def _define(self, rset: ResourceSet, method: str) -> None:
+    def define(self, rset: ResourceSet, method: str) -> None:
+        """Set R, by which acquirers get resources; `method` names its source."""
         self.method = method
         self.log.save_r = True
         self.record(self.inventory.define(rset, method, self.ctx.now()))
@@ -362,26 +285,14 @@ class Leader:
         came, went = ranks & ~self.inventory.online, self.inventory.online & ~ranks
         for event in self.inventory.set_online(ranks, self.ctx.now()):
             self.record(event)
-        self._drain_lost(came, went)
+        self.drains.follow_brokers(came, went)
         self.inherited = None
         self.changed()
-        self._at_quorum(ranks)
+        self.counted.at_quorum(ranks)
         for entry in list(self.waiting_up):
             if ranks.bit_count() >= entry[0]:
                 self.waiting_up.remove(entry)
                 self.ctx.respond(entry[1])
-
-    def _drain_lost(self, came: int, went: int) -> None:
-        """With `drain-lost` of the table [headrace], drain ranks whose broker was lost, until it is back."""
-        table, inventory = self.ctx.config.get("headrace", {}), self.inventory
-        if isinstance(table, dict) and table.get("drain-lost") is True:
-            lost = went & self.ctx.lost.bits & ~inventory.drained_bits()
-            self.record(inventory.drain(lost, _LOST, "update", self.ctx.now()) if lost else None)
-        back = [
-            rank for rank in Idset.from_bits(came & inventory.drained_bits()) if inventory.drained[rank].reason == _LOST
-        ]
-        if back:
-            self.record(inventory.undrain(Idset(back).bits, "broker is back", "force", self.ctx.now()))
 
     def _torpid(self, ranks: int) -> None:
         for event in self.inventory.set_torpid(ranks, self.ctx.now()):
@@ -469,40 +380,6 @@ class Leader:
             raise RpcError(errno.EAGAIN, "resources are not known yet")
         return {"R": self.inventory.rset.to_obj()}
 
-    def _targets(self, msg: Message) -> tuple[int, str]:
-        targets, mode = msg.obj["targets"], msg.obj.get("mode") or ""
-        try:
-            return self.inventory.targets(targets), mode
-        except TargetError as exc:
-            raise RpcError(errno.EINVAL, f"invalid targets: {exc}") from None
-
-    async def _drain(self, msg: Message) -> Any:
-        async with self.changing:
-            ranks, mode = self._targets(msg)
-            try:
-                event = self.inventory.drain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
-            except TargetError as exc:
-                raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
-            return await self._change(msg, event)
-
-    async def _undrain(self, msg: Message) -> Any:
-        async with self.changing:
-            ranks, mode = self._targets(msg)
-            try:
-                by_host = not _is_idset(msg.obj["targets"])
-                event = self.inventory.undrain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now(), by_host)
-            except TargetError as exc:
-                raise RpcError(errno.EINVAL, str(exc)) from None
-            return await self._change(msg, event)
-
-    async def _change(self, msg: Message, event: Event | None) -> Any:
-        """Apply `event` once it is written; at once for a request without a response."""
-        if event is not None:
-            if not msg.noresponse:
-                await self.log.keep(event)
-            self.record(self.inventory.take(event), kept=not msg.noresponse)
-        return EMPTY
-
     def _reload(self, msg: Message) -> Any:
         """Load R from a file, for tests and disaster recovery; refused while a scheduler holds the resources."""
         path = msg.obj["path"]
@@ -512,7 +389,7 @@ class Leader:
         foreign = rset.ranks - Idset(range(self.ctx.size))
         if foreign and not msg.obj.get("force"):
             raise RpcError(errno.EINVAL, f"{path}: ranks {foreign} are not in this instance of {self.ctx.size}")
-        self._define(rset, "resource-reload")
+        self.define(rset, "resource-reload")
         return EMPTY
 
     def _wait_up(self, msg: Message) -> Any:
@@ -549,11 +426,3 @@ class Leader:
     def _stats(self) -> dict[str, Any]:
         rset = self.inventory.rset or ResourceSet()
         return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}
-
-
-def _is_idset(text: str) -> bool:
-    try:
-        Idset.parse(text)
-    except IdsetError:
-        return False
-    return True

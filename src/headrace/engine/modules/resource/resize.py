@@ -44,7 +44,7 @@ class Leader(Protocol):
     # Held by a request that changes which ranks may be used.
     changing: asyncio.Lock
 
-    def record(self, event: Event | None) -> None: ...
+    def record(self, event: Event | None, kept: bool = False) -> None: ...
     def changed(self) -> None: ...
     def learn_hosts(self) -> None: ...
 
@@ -53,19 +53,19 @@ def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
     """Remove the ranks `gone` from R, and set those of `part` to their resources there; `how` is for the eventlog."""
     inventory, rset = leader.inventory, leader.inventory.rset
     assert rset is not None
-    left = gone & rset.ranks
+    present = gone & rset.ranks
     try:
-        new = rset.exclude_ranks(left | part.ranks).union(part)
+        new = rset.exclude_ranks(present | part.ranks).union(part)
     except RsetError as exc:
         leader.ctx.log(logging.ERROR, f"R stays as it is: {exc}")
         return
     body: dict[str, Any] = {}
-    if left:
-        body["shrink"] = str(left)
+    if present:
+        body["shrink"] = str(present)
     offered = part.exclude_ranks(Idset.from_bits(inventory.exclude))
     if offered:
         body["grow"] = offered.to_obj()
-    leader.usable &= ~(left | part.ranks).bits
+    leader.usable &= ~(present | part.ranks).bits
     if leader.ready and body:
         leader.acquirers.send(body)
     leader.log.save_r = True
@@ -94,13 +94,13 @@ class Resizer:
         self._leader = leader
         self._ctx = leader.ctx
         self._watchers = leader.ctx.streams("busy")
-        self._watchers.on_remove = self._left
+        self._watchers.on_remove = self._watcher_left
         # Ranks of hosts that were added before R was known.
         self._early = Idset()
         # The matchtag of the request for the journal of job events; 0 without one.
         self._following = 0
         # Whether a task is requesting the allocated ranks, and whether a job event has arrived since its last request.
-        self._looking = self._news = False
+        self._looking = self._job_event_arrived = False
         # The ranks that all streams were sent last.
         self._published = ""
 
@@ -202,7 +202,7 @@ class Resizer:
             self._published = ranks
             self._watchers.send({"ranks": ranks})
 
-    def _left(self, _msg: Message) -> None:
+    def _watcher_left(self, _msg: Message) -> None:
         if self._following and not len(self._watchers):
             self._ctx.cancel(self._following)
             self._ctx.forget(self._following)
@@ -215,7 +215,7 @@ class Resizer:
                 self._watchers.remove(msg)
                 self._ctx.respond_error(msg, reply.errnum, reply.text)
             return
-        self._news = True
+        self._job_event_arrived = True
         if not self._looking:
             self._looking = True
             self._ctx.spawn(self._look())
@@ -223,14 +223,14 @@ class Resizer:
     async def _look(self) -> None:
         """Send the allocated ranks to the streams now, and after further job events, with a pause in between."""
         try:
-            while self._news and len(self._watchers):
-                self._news = False
+            while self._job_event_arrived and len(self._watchers):
+                self._job_event_arrived = False
                 try:
                     self._publish(str(await self._allocated()))
                 except RpcError as exc:
                     # A scheduler that is being reloaded responds when it is running.
                     self._ctx.log(logging.DEBUG, f"busy: {exc}")
-                    self._news = True
+                    self._job_event_arrived = True
                 await asyncio.sleep(_LOOK_AGAIN)
         finally:
             self._looking = False

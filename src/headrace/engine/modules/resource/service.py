@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+from typing import TYPE_CHECKING, Any
+
 from headrace.engine.broker.module.args import only
-from headrace.engine.broker.module.context import ModuleContext
-from headrace.engine.modules.resource.follower import Follower, node_of_file
+from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.engine.modules.resource.own_node import count_node, node_of_file, send_topology
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+from headrace.formats.spec.requests.resource import FOLLOWER
+
+if TYPE_CHECKING:
+    # Not imported at run time: the module imports the readers of R, which only the leader uses.
+    from headrace.engine.modules.resource.source import Found
 
 NAME = "resource"
 
 # Do not verify R against nodes; treat every broker as online, for tests; keep all events, which is always the case.
 _ARGS = ("noverify", "monitor-force-up", "notruncate")
+# The number of attempts to forward counts, as the parent may still be loading its modules.
+_RETRIES = 50
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -23,3 +35,41 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         Leader(ctx, args)
     else:
         Follower(ctx)
+
+
+class Follower:
+    """The service of every rank but 0. It counts its own node, and forwards the counts of its subtree to the parent.
+
+    There is one message for each connection and loop turn.
+    """
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.pending: list[Found] = []
+        self.tries = 0
+        methods = {"gather": self._add, "status": self._status, "topo-get": lambda msg: send_topology(ctx, msg)}
+        ctx.service(NAME, methods, open=("topo-get",), requests=FOLLOWER)
+        self.pending.append(count_node(ctx))
+        ctx.at_flush(self._forward)
+
+    def _add(self, msg: Message) -> Any:
+        self.pending.extend(msg.obj["nodes"])
+        self.ctx.at_flush(self._forward)
+        return EMPTY
+
+    def _status(self, msg: Message) -> Any:
+        raise RpcError(errno.EPROTO, "this RPC only works on rank 0")
+
+    def _forward(self) -> None:
+        nodes, self.pending = self.pending, []
+        if not nodes:
+            return
+
+        def done(reply: Message) -> None:
+            if reply.errnum and self.tries < _RETRIES:
+                self.tries += 1
+                self.pending.extend(nodes)
+                self.ctx.call_later(0.1, self._forward)
+
+        body = {"nodes": nodes}
+        self.ctx.call("resource.gather", body, done, nodeid=self.ctx.rank, flags=m.FLAG_UPSTREAM)

@@ -8,7 +8,7 @@ from ..payload import form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..payload import Form, Methods
+    from ..payload import Methods
 
 
 class AllocResponse(enum.IntEnum):
@@ -22,9 +22,8 @@ class AllocResponse(enum.IntEnum):
 
 _NONE = form({})
 _CHECK = form({"jobspec": (dict, str)})
-ALLOC: Form = form({"id": int, "priority": int, "userid": int, "t_submit": float, "jobspec": dict})
 
-# The graph scheduler decodes `alloc` itself; the simple scheduler declares ALLOC.
+# The scheduler decodes `alloc` itself.
 SCHED: Methods = {
     "alloc": None,
     "cancel": form({"id": int}),

@@ -33,38 +33,38 @@ log = logging.getLogger(__name__)
 
 class Aggregator(Struct, frozen=True):
     """The client certificates of the aggregation layer: their authority (PEM), and their common names, () for any.
-    `unknown` is why there are none, for users; "" if there are.
+    `why_unknown` says why there are none, for users; "" if there are.
     """
 
     authority: str = ""
     names: tuple[str, ...] = ()
-    unknown: str = ""
+    why_unknown: str = ""
 
 
 def aggregator_of(config_map: dict[str, Any] | None) -> Aggregator:
     """What the ConfigMap says of the aggregation layer; None stands for no ConfigMap."""
     if config_map is None:
-        return Aggregator(unknown=f"there is no {_CONFIG_MAP}")
+        return Aggregator(why_unknown=f"there is no {_CONFIG_MAP}")
     data = config_map.get("data") or {}
     authority = "".join(certificates_in(data.get(_AUTHORITY) or ""))
     if not authority:
-        return Aggregator(unknown=f"the {_CONFIG_MAP} has no {_AUTHORITY}: the API server runs without that option")
+        return Aggregator(why_unknown=f"the {_CONFIG_MAP} has no {_AUTHORITY}: the API server runs without that option")
     try:
         _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), authority)
     except (ssl.SSLError, ValueError) as exc:
-        return Aggregator(unknown=f"the {_CONFIG_MAP} has a malformed certificate in {_AUTHORITY}: {exc}")
+        return Aggregator(why_unknown=f"the {_CONFIG_MAP} has a malformed certificate in {_AUTHORITY}: {exc}")
     try:
         names = json.loads(data.get(_NAMES) or "[]")
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return Aggregator(unknown=f"the {_CONFIG_MAP} has no list of names in {_NAMES}, which is {data[_NAMES]!r}")
+        return Aggregator(why_unknown=f"the {_CONFIG_MAP} has no list of names in {_NAMES}, which is {data[_NAMES]!r}")
     return Aggregator(authority, tuple(names))
 
 
 def unreadable(why: str) -> Aggregator:
     """An aggregation layer that cannot be known, as the API server refuses the ConfigMap."""
-    return Aggregator(unknown=f"the {_CONFIG_MAP} cannot be read: {why}")
+    return Aggregator(why_unknown=f"the {_CONFIG_MAP} cannot be read: {why}")
 
 
 class ServerContext(ssl.SSLContext):
@@ -79,17 +79,17 @@ class ServerContext(ssl.SSLContext):
 class Clients:
     """The clients of a server with the certificate `pair`, and which of them are the aggregation layer.
 
-    A client may present a certificate or none; without a known aggregation layer, no certificate is asked for. `told`
-    is called with the reason for which no client is the aggregation layer, "" once some can be.
+    A client may present a certificate or none; without a known aggregation layer, no certificate is asked for.
+    `on_change` is called with the reason for which no client is the aggregation layer, "" once some can be.
     """
 
-    def __init__(self, pair: Pair, told: Callable[[str], None]) -> None:
+    def __init__(self, pair: Pair, on_change: Callable[[str], None]) -> None:
         self.context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.latest = tls_context(pair)
         self._pair = pair
-        self._told = told
-        self._aggregator = Aggregator(unknown=f"the {_CONFIG_MAP} has not been read yet")
-        self._is_told = False
+        self._on_change = on_change
+        self._aggregator = Aggregator(why_unknown=f"the {_CONFIG_MAP} has not been read yet")
+        self._is_reported = False
 
     def use_pair(self, pair: Pair) -> None:
         """Use the certificate of `pair` for new connections. Raises ssl.SSLError."""
@@ -106,16 +106,16 @@ class Clients:
                 _trust(latest, found.authority)
                 latest.verify_mode = ssl.CERT_OPTIONAL
             self.context.latest = latest
-        if found.unknown != before.unknown or not self._is_told:
-            self._is_told = True
-            if found.unknown:
-                log.warning("requests of the API server's aggregation layer are refused: %s", found.unknown)
-            self._told(found.unknown)
+        if found.why_unknown != before.why_unknown or not self._is_reported:
+            self._is_reported = True
+            if found.why_unknown:
+                log.warning("requests of the API server's aggregation layer are refused: %s", found.why_unknown)
+            self._on_change(found.why_unknown)
 
     def refusal(self, request: web.Request) -> str:
         """As a `Refusal`. The connection of a refused request must be closed: a new one may be accepted."""
-        if self._aggregator.unknown:
-            return f"only the API server's aggregation layer is answered, and {self._aggregator.unknown}"
+        if self._aggregator.why_unknown:
+            return f"only the API server's aggregation layer is answered, and {self._aggregator.why_unknown}"
         tls = request.transport.get_extra_info("ssl_object") if request.transport else None
         # A certificate that was accepted before the authority changed may be one of the former authority.
         presented = tls.getpeercert() if tls is not None and tls.context is self.context.latest else None

@@ -304,7 +304,7 @@ class Keeper:
         async def check(config_map: dict[str, Any] | None) -> None:
             nonlocal known
             found = aggregator_of(config_map)
-            known = not found.unknown
+            known = not found.why_unknown
             use(found)
 
         def refused(exc: ApiError) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ..decoding import decoded
+from ..api import decoded
 from .certificates import Pair
 from .reviews import BadReview, Handler, parse, response
 

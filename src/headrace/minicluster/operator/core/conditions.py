@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from headrace.k8s.objects.conditions import Ended
 from headrace.k8s.objects.timestamps import text_of
 
 from ...api.fields import MiniCluster
 from ..names import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
 from ..objects import GROUP_FAILED, START_TIMEOUT, annotations_of
 from . import pods
-from .job_end import End, is_backoff_exceeded
+from .job_end import is_backoff_exceeded
 from .observed import Object, Observed
 from .progress import services_trouble, silence
 
@@ -39,7 +40,7 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 def conditions_of(
-    observed: Observed, view: View, status: Object, degraded: bool, end: End | None, lead_end: pods.LeadEnd | None,
+    observed: Observed, view: View, status: Object, degraded: bool, end: Ended | None, lead_end: pods.LeadEnd | None,
     now: float,
 ) -> list[Object]:  # fmt: skip
     """The conditions of a status that is complete but for them. `degraded`: brokers are missing for a reason."""
@@ -105,7 +106,7 @@ def _span(times: Object) -> str:
 
 
 def _failure_reason(
-    observed: Observed, end: End | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
+    observed: Observed, end: Ended | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
 ) -> str:
     """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
     if START_TIMEOUT in annotations_of(observed.job):

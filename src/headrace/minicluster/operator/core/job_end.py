@@ -1,11 +1,12 @@
-"""How a Job, and its MiniCluster with it, has ended: its conditions, and the end of the lead's pod. Pure."""
+"""How a MiniCluster has ended: the end of its lead's pod beside that of its Job. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
+
+from headrace.k8s.objects.conditions import Ended
 
 from ...api.pod_plan import KILLED
 from . import pods
@@ -14,36 +15,7 @@ from .observed import Observed
 Object = dict[str, Any]
 
 
-class End(Struct, frozen=True):
-    """The end of the MiniCluster's Job, which may still be in progress."""
-
-    failed: bool
-    reason: str
-    message: str
-    time: str
-
-
-def job_end(job: Object | None) -> End | None:
-    """The end of a Job: its final condition, or the condition that announces it (batch/v1 JobStatus)."""
-    if job is None:
-        return None
-    found = {one["type"]: one for one in (job.get("status") or {}).get("conditions") or () if one["status"] == "True"}
-    for kind in ("Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"):
-        if kind in found:
-            one = found[kind]
-            failed = kind.startswith("Fail")
-            when = (job.get("status") or {}).get("completionTime") or one.get("lastTransitionTime") or ""
-            return End(failed, one.get("reason") or "", one.get("message") or "", when)
-    return None
-
-
-def is_over(job: Object | None) -> bool:
-    """Whether the Job and its pods have ended."""
-    conditions = ((job or {}).get("status") or {}).get("conditions") or ()
-    return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
-
-
-def is_backoff_exceeded(end: End, lead_end: pods.LeadEnd | None) -> bool:
+def is_backoff_exceeded(end: Ended, lead_end: pods.LeadEnd | None) -> bool:
     """Whether the MiniCluster failed because pods were killed too often, and not because of its job."""
     return end.reason == "BackoffLimitExceeded" and lead_end is not None and lead_end.killed
 

@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.formats.spec.hostlist import Hostlist
+from headrace.k8s.objects.conditions import condition, has_ended, holds
+from headrace.k8s.objects.kinds import PODS
 from headrace.k8s.objects.timestamps import text_of
 
 from ...api.pod_plan import KILLED
@@ -103,16 +105,16 @@ def is_ready(pod: Object) -> bool:
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
         if one.get("name") == runner:
             return bool(one.get("ready"))
-    return _condition(pod, "Ready").get("status") == "True"
+    return holds(pod.get("status"), "Ready")
 
 
 def is_node_lost(pod: Object) -> bool:
     """Whether the pod's node does not answer: the control plane makes such a pod not ready, and can change nothing that
     its kubelet has said of the containers.
     """
-    ready = _condition(pod, "Ready")
+    ready = condition(pod.get("status"), "Ready")
     marked = ready.get("status") == "False" and ready.get("reason") != "ReadinessGatesNotReady"
-    return marked and _condition(pod, "ContainersReady").get("status") == "True"
+    return marked and holds(pod.get("status"), "ContainersReady")
 
 
 def is_yet_to_be_ready(pod: Object) -> bool:
@@ -131,13 +133,13 @@ def is_scheduled(pod: Object) -> bool:
 
 
 def scheduled_since(pod: Object) -> str:
-    return str(_condition(pod, "PodScheduled").get("lastTransitionTime", ""))
+    return str(condition(pod.get("status"), "PodScheduled").get("lastTransitionTime", ""))
 
 
 def has_volumes(pod: Object) -> bool:
     """Whether the kubelet has mounted the pod's volumes, with the keys that their Secret had then."""
     began = any({"running", "terminated"} & (one.get("state") or {}).keys() for _, one in _containers(pod))
-    return began or _condition(pod, "PodReadyToStartContainers").get("status") == "True"
+    return began or holds(pod.get("status"), "PodReadyToStartContainers")
 
 
 def waits_for_volumes(pod: Object) -> bool:
@@ -146,7 +148,7 @@ def waits_for_volumes(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> str:
-    return str(_condition(pod, "Ready").get("lastTransitionTime", ""))
+    return str(condition(pod.get("status"), "Ready").get("lastTransitionTime", ""))
 
 
 def started(pod: Object, container: str) -> str:
@@ -164,7 +166,7 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
     A container that Kubernetes restarts (restartPolicy OnFailure) has ended only if its pod has.
     """
     ended = (_container(pod, container).get("state") or {}).get("terminated")
-    if not ended or _phase(pod) not in ("Succeeded", "Failed"):
+    if not ended or not has_ended(PODS, pod):
         return None
     return _end_of(ended)
 
@@ -235,7 +237,7 @@ def ended_before(pod: Object, lead: Object, container: str) -> bool:
 
 def is_over(pod: Object) -> bool:
     """Whether the pod has ended."""
-    return _phase(pod) in ("Succeeded", "Failed")
+    return has_ended(PODS, pod)
 
 
 def is_terminating(pod: Object) -> bool:
@@ -293,7 +295,7 @@ def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
     status = pod.get("status") or {}
     if _phase(pod) == "Failed":
         return _cut(f"{status.get('reason') or 'failed'}: {status.get('message') or ''}".rstrip(": "))
-    scheduled = _condition(pod, "PodScheduled")
+    scheduled = condition(pod.get("status"), "PodScheduled")
     if scheduled.get("status") == "False":
         if scheduled.get("reason") == "SchedulingGated":
             return "held back by a scheduling gate"
@@ -364,13 +366,6 @@ def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
 
 def _container(pod: Object, name: str) -> Object:
     return next((one for each, one in _containers(pod) if each == name), {})
-
-
-def _condition(pod: Object, kind: str) -> Object:
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind:
-            return dict(one)
-    return {}
 
 
 def _phase(pod: Object) -> str:

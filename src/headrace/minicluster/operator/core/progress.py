@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.k8s.objects.conditions import condition
+
 from ...api.channel_messages import MOST_NAMED
 from ...api.fields import MiniCluster
 from ...api.plan import hosts_outside
@@ -53,7 +55,7 @@ def is_lead_there(observed: Observed) -> bool:
 def still_runs(observed: Observed) -> bool:
     """Whether the lead of the instance that was reported as running still exists and was not killed."""
     before, lead, name = observed.status, observed.lead_pod, observed.name
-    reported: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
+    reported = condition(before, "JobRunning")
     if before.get("phase") != RUNNING or reported.get("status") != "True" or lead is None or pods.is_terminating(lead):
         return False
     began = pods.started(lead, name)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from headrace.formats.spec.hostlist import Hostlist
+from headrace.k8s.objects.conditions import condition, has_ended, job_end
 from headrace.k8s.objects.kinds import JOBS, MANAGED_BY_US, MINICLUSTERS, PODS, SERVICES, Kind
 from headrace.k8s.objects.timestamps import seconds_of, text_of
 from headrace.k8s.runtime.events import Report
@@ -42,7 +43,7 @@ from ..objects import (
 from . import pods
 from .changes import configuration_fingerprint, content_fingerprint, hosts_of, recreating_fingerprint, spec_fingerprint
 from .conditions import View
-from .job_end import failed_pod, is_over, job_end
+from .job_end import failed_pod
 from .observed import Object, Observed
 from .progress import number, pod_failures, ran_in_full, shortage
 from .status import events_of, status_of
@@ -409,16 +410,14 @@ def _patch_jobs(observed: Observed, body: Object) -> list[Step]:
     return [
         Patch(JOBS, name, one["metadata"]["uid"], body)
         for name, one in observed.jobs.items()
-        if not one["metadata"].get("deletionTimestamp") and not is_over(one)
+        if not one["metadata"].get("deletionTimestamp") and not has_ended(JOBS, one)
     ]
 
 
 def _suspend_asked(work: _Work) -> float:
     """The time since which the suspension is wanted, kept in the condition that reports the wait."""
-    for one in (work.observed.status).get("conditions") or ():
-        if one.get("type") == "Saving" and one.get("status") == "True":
-            return seconds_of(one["lastTransitionTime"])
-    return work.now
+    saving = condition(work.observed.status, "Saving")
+    return seconds_of(saving["lastTransitionTime"]) if saving.get("status") == "True" else work.now
 
 
 def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = True) -> bool:
@@ -628,11 +627,13 @@ def _clean_up(work: _Work, cluster: MiniCluster) -> None:
     observed = work.observed
     _drop_finalizer(work)
     for name, job in observed.jobs.items():
-        is_running_group = name != observed.name and not is_over(job) and not job["metadata"].get("deletionTimestamp")
+        is_running_group = (
+            name != observed.name and not has_ended(JOBS, job) and not job["metadata"].get("deletionTimestamp")
+        )
         # Followers of a group end with the lead; if they have not, their Job is deleted.
-        if is_running_group and is_over(observed.job):
+        if is_running_group and has_ended(JOBS, observed.job):
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
-    if observed.job is not None and not is_over(observed.job):
+    if observed.job is not None and not has_ended(JOBS, observed.job):
         return
     if not (observed.status.get("times") or {}).get("finished"):
         # The status reports the end before the MiniCluster is deleted, for clients that wait for the end.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.formats.spec.job_state import STATE_BITS
+from headrace.k8s.objects.conditions import Ended, is_suspended, job_end
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.events import Report
 
@@ -18,7 +19,7 @@ from ..names import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPE
 from ..objects import GROUP_FAILED, START_TIMEOUT, SUSPENDED_BY_US, annotations_of
 from . import pods
 from .conditions import CANNOT_SAVE, View, conditions_of
-from .job_end import End, end_before_the_last, is_backoff_exceeded, job_end, lead_end_of
+from .job_end import end_before_the_last, is_backoff_exceeded, lead_end_of
 from .observed import Object, Observed
 from .progress import (
     brokers_up,
@@ -98,7 +99,7 @@ class _Phase(NamedTuple):
     degraded: bool = False
 
 
-def _phase(observed: Observed, view: View, end: End | None, lead_end: pods.LeadEnd | None) -> _Phase:
+def _phase(observed: Observed, view: View, end: Ended | None, lead_end: pods.LeadEnd | None) -> _Phase:
     job, before = observed.job, observed.status
     if end:
         return _ended(observed, end, lead_end)
@@ -113,7 +114,7 @@ def _phase(observed: Observed, view: View, end: End | None, lead_end: pods.LeadE
     if job_end(job):
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
         return _Phase(phase, _cut_short(observed) or _ENDING)
-    if (job.get("spec") or {}).get("suspend"):
+    if is_suspended(job):
         return _Phase(SUSPENDED, _why_suspended(observed, job))
     return _live_phase(observed, view)
 
@@ -150,7 +151,7 @@ def _joined(*parts: str) -> str:
 
 
 def _why_suspended(observed: Observed, job: Object) -> str:
-    if (observed.cluster.get("spec") or {}).get("suspend"):
+    if is_suspended(observed.cluster):
         return ""
     return "its pods start again" if SUSPENDED_BY_US in annotations_of(job) else "its Job is suspended by somebody else"
 
@@ -172,7 +173,7 @@ def _cut_short(observed: Observed) -> str:
     return _start_timeout(observed) or annotations_of(observed.job).get(GROUP_FAILED, "")
 
 
-def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None) -> _Phase:
+def _ended(observed: Observed, end: Ended, lead_end: pods.LeadEnd | None) -> _Phase:
     before = observed.status
     if _cut_short(observed):
         return _Phase(FAILED, _cut_short(observed))
@@ -200,7 +201,7 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None) -> _Phas
     return _Phase(FAILED, _joined(said or end.message or end.reason, shortage(observed)))
 
 
-def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
+def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd | None, end: Ended | None) -> Object:
     """Jobs by state: from the lead, or its termination message. After the end of the instance no job is active, and
     while there is none, or another one starts, there are no counts.
     """
@@ -231,7 +232,7 @@ def _demand(observed: Observed) -> Object:
 
 
 def _times(
-    observed: Observed, phase: str, lead_end: pods.LeadEnd | None, end: End | None, wanted: int, now: float
+    observed: Observed, phase: str, lead_end: pods.LeadEnd | None, end: Ended | None, wanted: int, now: float
 ) -> Object:
     """The time of each phase in this start; a resumed MiniCluster starts anew, and the instance of a next lead, too."""
     old, job, current = times_before(observed), observed.job, observed.current_pods
@@ -241,7 +242,7 @@ def _times(
     if job is None:
         return {**times, **{key: old[key] for key in old if key != "requested"}}
     times["created"] = job["metadata"].get("creationTimestamp") or text_of(now)
-    if (job.get("spec") or {}).get("suspend"):
+    if is_suspended(job):
         return times
     started = [pods.started(pod, observed.name) or (text_of(now) if pods.is_running(pod) else "") for pod in current]
     all_run = bool(current) and len(current) >= wanted_pods(observed) and all(started)

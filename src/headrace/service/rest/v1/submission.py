@@ -13,15 +13,21 @@ from headrace.service.jobs import Refused
 from headrace.service.rest.v1.fields import Field, anything, integer, switch, text
 from headrace.service.settings import Settings
 
+
+def _described(name: str) -> str:
+    """Return what `/v2` says of the field that a field of `/v1` stands for."""
+    return next(field.description for field in submission.FIELDS if field.name == name)
+
+
 FIELDS = (
     Field("command", anything, "string", "The command and its arguments, as a shell reads them (required)"),
-    Field("num_tasks", integer, "integer", "Tasks (default: 1, or one on each node)"),
-    Field("cores_per_task", integer, "integer", "Cores of each task (default: 1)"),
-    Field("gpus_per_task", integer, "integer", "GPUs of each task"),
-    Field("num_nodes", integer, "integer", "Nodes that the tasks are spread over"),
-    Field("exclusive", switch, "boolean", "Whole nodes"),
+    Field("num_tasks", integer, "integer", _described("tasks")),
+    Field("cores_per_task", integer, "integer", _described("cores_per_task")),
+    Field("gpus_per_task", integer, "integer", _described("gpus_per_task")),
+    Field("num_nodes", integer, "integer", _described("nodes")),
+    Field("exclusive", switch, "boolean", _described("exclusive")),
     Field("option_flags", anything, "string", "Shell options: NAME=VALUE,..."),
-    Field("workdir", text, "string", "Working directory (default: the service's)"),
+    Field("workdir", text, "string", _described("cwd")),
     Field("runtime", integer, "integer", "Time limit in minutes (default, and 0: none)"),
     Field("is_launcher", switch, "boolean", "Run the command beside the service, as the owner: it submits jobs itself"),
     Field("envars", anything, "object", "Variables of the job's environment"),

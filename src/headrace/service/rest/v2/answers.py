@@ -21,7 +21,7 @@ SCHEMAS = "#/components/schemas"
 # The two forms of a submission.
 SUBMISSIONS: Mapping[str, _Schema] = {
     "Submission": fields.form(submission.FIELDS),
-    "JobspecSubmission": fields.form(submission.WHOLE_FIELDS, ("jobspec",)),
+    "JobspecSubmission": fields.form(submission.JOBSPEC_FIELDS, ("jobspec",)),
 }
 
 _TEXT: _Schema = {"type": "string"}

@@ -16,7 +16,7 @@ from headrace.service.broker_link import BrokerLink
 from headrace.service.fields import BadFields, Field, whole_number
 from headrace.service.rest.v2 import fields, record
 from headrace.service.rest.v2.fields import moment, text, words
-from headrace.wire.query.errors import QueryError
+from headrace.wire.query import QueryError
 from headrace.wire.query.listing import STATE_NAMES, Query
 
 MOST = 1000

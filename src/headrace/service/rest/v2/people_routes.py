@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.service import service
 from headrace.service.fields import BadFields, Field, checked_text, of_query, pick, whole_number
 from headrace.service.rest.v2 import fields
-from headrace.service.submission import named, truth, whole
+from headrace.service.submission import integer, named, truth
 from headrace.service.users.tokens import LONGEST_NOTE
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
@@ -39,7 +39,7 @@ _PAGE = (
 _OF_USER = Field("user", fields.text, _TEXT, "Those of this user, or of all; but the own for administrators only")
 _ISSUE = (
     Field("note", _note, {"type": "string", "maxLength": LONGEST_NOTE}, "What the token is for"),
-    Field("minutes", whole(1), {"type": "integer", "minimum": 1}, "It is valid so long, but no longer than a login"),
+    Field("minutes", integer(1), {"type": "integer", "minimum": 1}, "It is valid so long, but no longer than a login"),
 )
 _PASSWORD = Field("password", named, {**_TEXT, "minLength": 1}, "The password")
 _ADMIN = Field("admin", truth, {"type": "boolean"}, "Whether an administrator")

@@ -108,7 +108,7 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
 async def resubmit_job(request: Request, jobid: str) -> Response:
     key = idempotency.key_of(request.headers)
     jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
-    return await _submit(request, key, submission.again(jobspec, await fields.of_body(request)))
+    return await _submit(request, key, submission.resubmission(jobspec, await fields.of_body(request)))
 
 
 @router.post("/jobs/{jobid}/cancel", summary="Cancel a job", openapi_extra=_body(changes.CANCEL))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.wire.query.builtin import builtin_values
+from headrace.wire.client.installation import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:

@@ -205,12 +205,12 @@ class WaitAllFuture(Future):
 
     def then(self: W, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> W:
         """Register `callback(future, ...)`, which the reactor calls when all are fulfilled."""
-        left = len(self.children)
+        unfulfilled = len(self.children)
 
         def one(_child: Any) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
+            nonlocal unfulfilled
+            unfulfilled -= 1
+            if not unfulfilled:
                 callback(self, *args, **kwargs)
 
         for child in self.children:

@@ -103,12 +103,12 @@ class OutputFormat:
 
     def get_format(self, include_sort_prefix: bool = True) -> str:
         """The format for `str.format(object)`, or for an object with the name that `prepend` has."""
-        return self._prefix(include_sort_prefix) + self._text(lambda field: (self._prepend + field.name, field.whole))
+        return self._prefix(include_sort_prefix) + self._text(lambda field: (self._prepend + field.name, field.suffix))
 
     def get_format_prepended(self, prepend: str, include_sort_prefix: bool = True) -> str:
         """The original format, including `?:` and `+:`, with `prepend` before each name."""
         return self._prefix(include_sort_prefix) + self._text(
-            lambda field: (prepend + field.name, field.whole),
+            lambda field: (prepend + field.name, field.suffix),
             lambda field: ("?" * field.drop_empty + "+" * field.widen + ":").lstrip(":"),
         )
 
@@ -142,7 +142,7 @@ class OutputFormat:
         """
         fitted = self.copy()
         fitted._format.fit([_getter(item) for item in items], header=not no_header)
-        return fitted._text(lambda field: (field.name, field.whole))
+        return fitted._text(lambda field: (field.name, field.suffix))
 
     def print_items(self, items: Iterable[Any], no_header: bool = False) -> None:
         items = list(items)

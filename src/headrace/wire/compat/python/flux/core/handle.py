@@ -239,11 +239,11 @@ class Flux:
         self._running = True
         try:
             with not_ignoring_interrupts(signal.default_int_handler):
-                left = self._run_reactor(flags)
+                has_watchers = self._run_reactor(flags)
         finally:
             self._running = False
         self.raise_if_exception()
-        return self._status or int(left)
+        return self._status or int(has_watchers)
 
     def _run_reactor(self, flags: int) -> bool:
         if flags & (FLUX_REACTOR_ONCE | FLUX_REACTOR_NOWAIT):

@@ -71,13 +71,13 @@ class Jobspec:
     def dumps(self, **kwargs: Any) -> str:
         """The jobspec as JSON; values of environment variables are converted to text."""
         kwargs.setdefault("ensure_ascii", False)
-        whole, environment = self.jobspec, self.environment
+        jobspec, environment = self.jobspec, self.environment
         if environment is not None:
             texts = {name: None if value is None else str(value) for name, value in environment.items()}
             if texts != environment or not isinstance(environment, dict):
                 attributes = {**self.attributes, "system": {**self.attributes["system"], "environment": texts}}
-                whole = {**whole, "attributes": attributes}
-        return json.dumps(whole, **kwargs)
+                jobspec = {**jobspec, "attributes": attributes}
+        return json.dumps(jobspec, **kwargs)
 
     def __str__(self) -> str:
         return str(self.jobspec)

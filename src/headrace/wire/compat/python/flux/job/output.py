@@ -176,7 +176,9 @@ class _Pieces:
         if is_fatal(event.name, context) and self.failure is None:
             self.failure = JobException(event)
         note = f" {context['note']}" if context.get("note") else ""
-        return self._whole("stderr", f"job.exception type={context['type']} severity={context['severity']}{note}\n")
+        return self._pieces_of_text(
+            "stderr", f"job.exception type={context['type']} severity={context['severity']}{note}\n"
+        )
 
     def output(self, answer: Dict[str, Any]) -> List[Piece]:
         event = self._reader.read(answer)
@@ -184,19 +186,19 @@ class _Pieces:
             return []
         if event.name != "data":
             to_log = event.name == "log" and event.level > self._level
-            return self._whole("log" if to_log else "stderr", event.text())
+            return self._pieces_of_text("log" if to_log else "stderr", event.text())
         if not event.data:
             return []
         return self._split(event.stream, str(event.rank), event.data) if self._lines else [(event.stream, event.data)]
 
-    def _whole(self, stream: str, text: str) -> List[Piece]:
+    def _pieces_of_text(self, stream: str, text: str) -> List[Piece]:
         return [(stream, line + self._end) for line in text.splitlines()] if self._lines else [(stream, text)]
 
     def _split(self, stream: str, rank: str, text: str) -> List[Piece]:
         source = (stream, rank)
-        *lines, left = (self._rest.pop(source, "") + text).split("\n")
-        if left:
-            self._rest[source] = left
+        *lines, partial_line = (self._rest.pop(source, "") + text).split("\n")
+        if partial_line:
+            self._rest[source] = partial_line
         label = f"{rank}: " if self._labelio else ""
         return [(stream, label + line + self._end) for line in lines]
 

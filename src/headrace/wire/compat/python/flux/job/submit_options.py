@@ -11,16 +11,16 @@ import warnings
 from typing import TYPE_CHECKING, Any, Dict
 
 from flux.job.batch_config import BatchConfig
+from headrace.wire.query import job_options
 
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
 
 # The builders' names for the size of an instance.
 BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
-_LISTS = ("env", "rlimit", "dependency", "requires", "add_file")
-_OPTIONS = (*_LISTS, "signal", "taskmap", "shell_options", "time_limit", "attributes")
-# Options that only a namespace of the command line has.
-_COMMAND_LINE = ("setopt", "setattr", "begin_time", "preemptible_after")
+_KEYWORDS = {option.keyword: option for option in job_options.OPTIONS if option.keyword}
+# A single text stands for a list of one; an option with a keyword of another name takes a mapping.
+_LISTS = {keyword for keyword, option in _KEYWORDS.items() if option.repeats and keyword == option.name}
 
 
 def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
@@ -28,11 +28,11 @@ def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
 
     Raises TypeError for unknown names, ValueError for invalid values.
     """
-    unknown = sorted(set(options) - set(_OPTIONS))
+    unknown = sorted(set(options) - set(_KEYWORDS))
     if unknown:
         names = ", ".join(map(repr, unknown))
         raise TypeError(f"apply_options() got unexpected keyword argument(s): {names}")
-    merged = argparse.Namespace(**dict.fromkeys((*_OPTIONS, *_COMMAND_LINE)))
+    merged = argparse.Namespace(**dict.fromkeys((*_KEYWORDS, *(option.name for option in job_options.OPTIONS))))
     for source in ({} if args is None else vars(args), options):
         for name, value in source.items():
             if value is not None:
@@ -61,7 +61,7 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
 
 def take(more: Dict[str, Any]) -> Dict[str, Any]:
     """Remove the options that `apply` accepts from `more`; environment and limits of this process are added."""
-    options = {key: more.pop(key) for key in _OPTIONS if key in more}
+    options = {key: more.pop(key) for key in _KEYWORDS if key in more}
     return {"env": [], "rlimit": [], **options}
 
 

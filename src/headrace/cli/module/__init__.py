@@ -1,1 +1,0 @@
-"""`flux module` and `flux modprobe`."""

@@ -1,0 +1,385 @@
+"""Assign: what each job has of which node, which pod has it, and when it is given back.
+
+What is given back is held until the job's status tells it (`Job.leaving`), as a core that begins anew would take it for
+the job's until then.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from ..admission import gate_index, is_bound_here
+from ..model import constraints, nodes, resources
+from ..model.assignment import Assignment, Slot
+from ..model.cluster_queue import ClusterQueue
+from ..model.demand import PodSet, Request
+from ..model.entry import Entry, State
+from ..model.request import beside, none_of, request_for
+from ..model.snapshot import node_of
+from ..workloads import ordinal_of
+from ..workloads.pod import template_of
+from . import pin
+from .context import Context
+from .order import Order
+from .schedule import Start
+
+Object = dict[str, Any]
+
+
+STRANDED = "a place is on a node that does not take its pod, and no other that does has room"
+
+
+class Assign:
+    """The fifth step: gives the slots that a job has started with to its pods, and takes back what no pod will have.
+
+    `stranded` are jobs with a slot on a node that does not take its pod, and no other node to move it to.
+    """
+
+    def __init__(self, context: Context, order: Order) -> None:
+        self.stranded: dict[str, None] = {}
+        self._context = context
+        self._order = order
+
+    def start(self, name: str, starts: Iterable[Start], now: float) -> bool:
+        """Give jobs of a queue the slots that it has decided on; returns whether one that started waits for more."""
+        goes_on = False
+        decided: dict[str, Entry] = {}
+        for one in starts:
+            if one.nodes:
+                self._start(one, self._context.queues[name], now)
+                goes_on = goes_on or one.entry.standing.is_ready
+            decided[one.entry.uid] = one.entry
+        # Several parts of a job may have started: who has its slots, and what it asks for next, follows from all of
+        # them.
+        for entry in decided.values():
+            if entry.has_nodes:
+                self.settle(entry, int(now))
+            if entry.awaited.avoided:
+                # It may have been given a node again to which its pod was not bound in time.
+                self.leave_lost_nodes(entry.uid, int(now))
+            self._order.account(entry)
+            self._context.touched[entry.uid] = None
+        return goes_on
+
+    def _start(self, start: Start, queue: ClusterQueue, now: float) -> None:
+        """A job gets the nodes that it has asked for by a part of what it waits for, those of each set."""
+        entry = start.entry
+        part = self._order.take(entry, start.part)
+        if not entry.has_nodes:
+            entry.assignment = Assignment()
+            self.take_none(entry)
+        entry.start(now)
+        for own, names in zip(part.shape.pods, start.nodes, strict=True):
+            self._add(entry, queue, own, names, int(now), part.wait.since)
+        if account := self._context.account_of(entry):
+            # The account knows what waits beside what runs by this id. The job's next part has the same id, and often
+            # asks for the same amounts, but the quota has to let that part in, too.
+            account.forget(-entry.jobid)
+
+    def requeue(self, entry: Entry) -> None:
+        """A job that ran gives all back, and waits anew from its time in the queue on."""
+        self._order.withdraw(entry)
+        self._order.want_nothing(entry)
+        self._give_back_all(entry)
+        entry.requeue()
+        entry.assignment, entry.has_slots = Assignment(), False
+
+    def take_none(self, entry: Entry) -> None:
+        """A job has no slots but those that it is given from now on."""
+        entry.has_slots = True
+
+    def forget(self, entry: Entry) -> None:
+        """A job is gone; what its pods still hold is counted as that of others."""
+        self._give_back_all(entry)
+
+    def _give_back_all(self, entry: Entry) -> None:
+        self._give_back(entry, entry.slots)
+        self.leave(entry)
+
+    def settle(self, entry: Entry, now: int) -> None:
+        """Give a job's slots to its pods, and give back those that no pod will have."""
+        queue = self._context.queues.get(entry.queue)
+        if queue:
+            if entry.request is None:
+                entry.ask(self._request_at_start(entry, queue))
+            self._settle(entry, queue, now)
+
+    def _request_at_start(self, entry: Entry, queue: ClusterQueue) -> Request | None:
+        """What a job asks for that has nodes, also where its queue would refuse it now (`Admit` says why): it has been
+        released by other settings, or its object was changed since. None where not even its pods make sense: what it
+        has is counted by these then.
+        """
+        spec = (self._context.snapshot.fluxjobs.get(entry.uid) or {}).get("spec") or {}
+        for started_with in (None, float(spec.get("duration") or 0)):
+            with suppress(Exception):
+                return request_for(entry, queue.settings, queue.has_taints, started_with)
+        return None
+
+    def leave_all_lost_nodes(self, now: int) -> None:
+        """Move the slots of all touched and stranded jobs that are on nodes which take no pods any more."""
+        for uid in [*self.stranded, *self._context.touched]:
+            with self._order.contained(uid):
+                self.leave_lost_nodes(uid, now)
+
+    def leave_lost_nodes(self, uid: str, now: int) -> None:
+        """Move the slots of a job that are on nodes which take no pods any more."""
+        self.stranded.pop(uid, None)
+        entry = self._context.entries.get(uid)
+        queue = self._context.queues.get(entry.queue) if entry else None
+        if entry and queue and entry.has_nodes and not self._leave_lost_nodes(entry, queue, now):
+            self.stranded[uid] = None
+            entry.explain(entry.status.reason or STRANDED)
+
+    def _settle(self, entry: Entry, queue: ClusterQueue, now: int) -> None:
+        """Give a job's slots to its pods, and give back those that no pod will have."""
+        pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
+        if not entry.has_slots and entry.has_nodes:
+            entry.has_slots = True
+            since = entry.status.queued_at
+            entry.slots = [self._slot(entry, queue, index, now, since) for index in entry.assignment.kept]
+        for slot in [one for one in entry.slots if one.pod and one.pod not in pods]:
+            if slot.pod in entry.awaited.late:
+                # Its node might not take the next pod either: that waits anew.
+                self._give_back(entry, [slot], keep=entry.has_nodes)
+                entry.set_unbound("")
+            else:
+                self._vacate(slot)
+        entry.enlarged = {name: one for name, one in entry.enlarged.items() if one[0] in pods}
+        free = [slot for slot in entry.slots if not slot.pod]
+        without = [one for one in pods.items() if one[0] not in self._context.slot_of and not _is_unbound(one[1])]
+        # Pods that are on a node already have their slots there before any other pod.
+        for uid, pod in sorted((one for one in without if node_of(one[1])), key=_by_index) if free else ():
+            if found := _best(entry, [one for one in free if one.node == node_of(pod)], pod):
+                free.remove(found)
+                self._occupy(found, uid)
+        # The slot of a pod that this program is still to bind may have moved since the pod was given its node.
+        waiting = [one for one in without if one[0] not in self._context.slot_of and _is_open(one[1])]
+        free = [*free, *self._taken_over(entry, pods, [pod for _, pod in waiting], free)]
+        for uid, pod in sorted(waiting, key=_by_index) if free else ():
+            if not free:
+                break
+            if found := _best(entry, free, pod):
+                free.remove(found)
+                self._occupy(found, uid)
+            else:
+                _enlarge(entry, free, uid, pod)
+        kept = {slot.index for slot in self._kept(entry, free)}
+        unused = [slot for slot in free if slot.index not in kept]
+        for slot in unused:
+            if _is_undersized(entry, slot):
+                self._order.want_larger(entry, slot.since)
+        self._give_back(entry, unused, keep=entry.has_nodes)
+        if entry.state is State.RELEASED and _all_run(entry, pods):
+            entry.run()
+
+    def _taken_over(
+        self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Slot]
+    ) -> Iterator[Slot]:
+        """The slots that lost pods leave to those pods that wait and for which no slot of their set is free. A lost
+        pod keeps its slot until then: a StatefulSet, say, makes another one only when the lost one is gone.
+        """
+        lost = [slot for slot in entry.slots if slot.pod and self._is_lost(pods[slot.pod])] if waiting else []
+        if not lost:
+            return
+        wanted = Counter(own.name for pod in waiting if (own := entry.demand.set_of(pod)))
+        wanted.subtract(slot.set for slot in free)
+        for slot in lost:
+            if wanted[slot.set] > 0:
+                wanted[slot.set] -= 1
+                self._vacate(slot)
+                yield slot
+
+    def _is_lost(self, pod: Object) -> bool:
+        """Whether a pod is told to end on a node that is gone or not ready: it stays until that is back, or somebody
+        deletes it by force. Most controllers make another one at once.
+        """
+        if "deletionTimestamp" not in pod["metadata"]:
+            return False
+        node = self._context.snapshot.nodes.get(node_of(pod))
+        return node is None or not nodes.is_ready(node)
+
+    def _slot(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Slot:
+        """A slot at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
+        node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
+        amounts = entry.amounts_of(own)
+        return Slot(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
+
+    def _kept(self, entry: Entry, free: list[Slot]) -> Iterator[Slot]:
+        """Of the slots without a pod, those that wait for one."""
+        enough = [one for one in free if not _is_undersized(entry, one)]
+        if not enough:
+            return
+        if entry.demand.missing and not entry.demand.sets:
+            # The Jobs that make the pods were deleted and are being made anew: until they are there, no set is known.
+            yield from enough
+            return
+        beside = []
+        for name, left in self._context.left(entry).items():
+            own = [one for one in enough if one.set == name]
+            yield from own[:left]
+            beside += own[left:]
+        known = {one.name for one in entry.demand.sets}
+        beside += [one for one in enough if one.set not in known]
+        yield from beside[: entry.demand.unseen]
+
+    def _add(self, entry: Entry, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
+        """Give a job a slot for a pod of a set that waited `since` then on each of these nodes, at the first indexes
+        of that set that its nodes do not need any more.
+        """
+        entry.assignment, indexes = entry.assignment.with_nodes(own, nodes)
+        for index in indexes:
+            insort(entry.slots, self._slot(entry, queue, index, now, since), key=lambda slot: slot.index)
+
+    def is_usable(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> bool:
+        """Whether the node of a slot takes the slot's pod, or while there is none, pods of its set."""
+        return queue.is_usable(slot.node, self._constraint(entry, queue, slot))
+
+    def _constraint(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> Any:
+        """What the pod of a slot asks of its node, None for nothing. Admission may have added to what the templates of
+        its set say, which counts while there is no pod.
+        """
+        pod = self._context.snapshot.pods.get(slot.pod)
+        if pod is not None:
+            return constraints.constraint_of(template_of(pod), queue.has_taints)
+        asked = entry.request.sets.get(slot.set) if entry.request else None
+        return asked.constraint if asked else None
+
+    def _leave_lost_nodes(self, entry: Entry, queue: ClusterQueue, now: int) -> bool:
+        """Give the slots of a job on nodes that take no pods any more to other nodes, now or as soon as there are
+        some; returns whether all have one. Pods that are bound or pinned stay. A node to which a pod of the job was not
+        bound in time is left, too, if there is another one now.
+        """
+        all_have = True
+        for slot in entry.slots:
+            pod = self._context.snapshot.pods.get(slot.pod)
+            if pod is not None and not _is_open(pod):
+                continue
+            is_usable = self.is_usable(entry, queue, slot)
+            if is_usable and slot.node not in entry.awaited.avoided:
+                continue
+            others = [one for one in entry.slots if one is not slot]
+            own = self._constraint(entry, queue, slot)
+            parts = [own, beside(entry, queue, slot.set, others), *none_of(entry.awaited.avoided)]
+            amounts = entry.amounts_of(slot.set)
+            node = queue.another_node(amounts, constraints.together(parts), now, entry.planned_end)
+            if node:
+                entry.leaving.append(slot.hold)
+                slot.node, slot.hold = node, queue.hold(node, amounts, now, entry.planned_end)
+                slot.amounts = amounts
+                entry.assignment = entry.assignment.moved(slot.index, node)
+            elif not is_usable:
+                all_have = False
+        return all_have
+
+    def widen(self, entry: Entry, queue: ClusterQueue, slot: Slot, now: int) -> bool:
+        """Give a slot as much as its pod asks for, which is to be bound; returns whether its node has room for that.
+        A pod whose gate its user has taken away, or that a core before this one has, may ask for more than the slot
+        was made for.
+        """
+        asks = resources.amounts_of(self._context.snapshot.pods[slot.pod]["spec"])
+        more = resources.beyond(asks, slot.amounts)
+        if not queue.has_room(slot.node, more):
+            return False
+        if more:
+            queue.release(slot.hold)
+            slot.amounts = resources.largest([slot.amounts, asks])
+            slot.hold = queue.hold(slot.node, slot.amounts, now, entry.planned_end)
+        return True
+
+    def _occupy(self, slot: Slot, pod: str) -> None:
+        slot.pod = pod
+        self._context.slot_of[pod] = slot
+        self._context.loads[slot.node] = None
+
+    def _vacate(self, slot: Slot) -> None:
+        self._context.slot_of.pop(slot.pod, None)
+        slot.pod, slot.beyond = "", {}
+        self._context.loads[slot.node] = None
+
+    def _give_back(self, entry: Entry, slots: list[Slot], keep: bool = False) -> None:
+        """A job has slots no more; `keep`: what they hold is kept until the status says so."""
+        for slot in slots:
+            self._vacate(slot)
+            entry.leaving.append(slot.hold)
+        gone = {slot.index for slot in slots}
+        if gone:
+            entry.slots = [slot for slot in entry.slots if slot.index not in gone]
+            entry.assignment = entry.assignment.without(gone, entry.workload.lasts)
+            if not keep:
+                self.leave(entry)
+
+    def leave(self, entry: Entry) -> None:
+        """End the holds of what a job has given back."""
+        queue, leaving = self._context.queues.get(entry.queue), entry.leaving
+        entry.leaving = []
+        for hold in leaving:
+            if queue and hold in queue.holds:
+                queue.release(hold)
+        self._context.changed[entry.queue] = None
+
+    def forget_queue(self, entry: Entry) -> None:
+        """The queue of a job, and with it all holds, is gone."""
+        for slot in entry.slots:
+            self._vacate(slot)
+        entry.slots, entry.leaving, entry.has_slots = [], [], False
+
+
+def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
+    return ordinal_of(entry[1]) or 0, entry[1]["metadata"]["name"]
+
+
+def _is_unbound(pod: Object) -> bool:
+    """Whether kube-scheduler is still to bind a pod to a node of its own choice. The slot that its job may have for it
+    is kept until then.
+    """
+    return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
+
+
+def _is_open(pod: Object) -> bool:
+    """Whether it is still for this program to say on which node a pod is."""
+    return gate_index(pod) >= 0 or pin.is_to_bind(pod)
+
+
+def _is_undersized(entry: Entry, slot: Slot) -> bool:
+    """Whether a slot is too small for what is asked for now: templates were changed, or pods are larger than these."""
+    return bool(resources.beyond(entry.amounts_of(slot.set), slot.amounts))
+
+
+def _best(entry: Entry, free: list[Slot], pod: Object) -> Slot | None:
+    """The slot of a pod's set with its ordinal, else the first of its set that has room for it. A pod without the gate
+    is not held back any more: what it has beyond its slot is counted where it is bound.
+    """
+    own = entry.demand.set_of(pod)
+    fits = [one for one in free if one.set == own.name] if own else free
+    index, amounts = _index_of(entry, own, pod), resources.amounts_of(pod["spec"])
+    is_free = gate_index(pod) < 0
+    first = [one for one in fits if one.index == index]
+    return next((one for one in [*first, *fits] if is_free or not resources.beyond(amounts, one.amounts)), None)
+
+
+def _enlarge(entry: Entry, free: list[Slot], uid: str, pod: Object) -> None:
+    """Have a job ask for as much for a set of pods as one of them asks for that no slot of its set has room for."""
+    own = entry.demand.set_of(pod)
+    if own and any(one.set == own.name for one in free):
+        amounts = resources.amounts_of(pod["spec"])
+        if resources.beyond(amounts, entry.amounts_of(own.name)):
+            entry.enlarged[own.name] = uid, resources.largest([amounts, entry.amounts_of(own.name)])
+
+
+def _index_of(entry: Entry, own: PodSet | None, pod: Object) -> int | None:
+    """The index among a job's nodes that is a pod's by its ordinal in its set, None for none."""
+    ordinal = ordinal_of(pod, own.per_job if own else 0)
+    if own is None or ordinal is None or ordinal < own.first_ordinal:
+        return None
+    indexes = (index for index, name in enumerate(entry.assignment.sets) if name == own.name)
+    return next(islice(indexes, ordinal - own.first_ordinal, None), None)
+
+
+def _all_run(entry: Entry, pods: dict[str, Object]) -> bool:
+    running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
+    return 0 < entry.demand.pods <= running

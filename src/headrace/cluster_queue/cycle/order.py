@@ -1,0 +1,281 @@
+"""Order: which jobs stand in front of their queue's graph, with what they ask for, as far as quotas let them.
+
+Very many jobs may wait, so a job's request is made when the job is put there, and an Account says whose turn it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from msgspec.structs import replace
+
+from headrace.sched.graph.request import RequestError
+from headrace.sched.queueing.pending import Position
+
+from ..model import resources
+from ..model.cluster_queue import ClusterQueue
+from ..model.demand import Request
+from ..model.entry import (
+    WINDOW,
+    Backlog,
+    Entry,
+    Part,
+    Shape,
+    Standing,
+    Wait,
+    growing,
+    parts_of,
+    started,
+    waits_again,
+    waits_of,
+)
+from ..model.quota import Account
+from ..model.request import Refusal, beside, request_of
+from .context import Context
+
+# The most characters of a reason that repeats what a user has written: the store has reasons in keys, whose size
+# PostgreSQL limits.
+LONGEST_REASON = 1000
+
+
+class Order:
+    """The third step: puts jobs in front of graphs, and takes them away from there."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        # By queue the positions of all parts of jobs but the first of each, while they do not change.
+        self._further_parts: dict[str, list[Position]] = {}
+
+    @contextmanager
+    def contained(self, uid: str) -> Iterator[None]:
+        """Keep from all others what goes wrong with one workload: what its users, or an administrator who edits its
+        FluxJob, have written may be of a form that nobody has thought of. It has no part in the order until it changes.
+        """
+        try:
+            yield
+        except Exception as exc:
+            self._context.defects.append((uid, exc))
+            if uid in self._context.entries:
+                self.withdraw(self._context.entries[uid])
+
+    # --- what waits of a job
+
+    def want(self, entry: Entry, lacks: dict[str, int], since: float) -> None:
+        """Have the pods wait that a job lacks, by set; what has come since the last time waits since then."""
+        waits, undersized = entry.backlog.waits, entry.backlog.undersized
+        waits = waits_again(waits, undersized) if undersized else waits
+        entry.backlog = Backlog(waits_of(waits, sum(lacks.values()), entry.demand.together, since), lacks)
+
+    def want_nothing(self, entry: Entry) -> None:
+        """No pods of a job wait."""
+        entry.backlog = Backlog(lacks=entry.backlog.lacks)
+
+    def want_larger(self, entry: Entry, since: float) -> None:
+        """A pod that waited since then waits again, as its slot has become too small."""
+        entry.backlog = replace(entry.backlog, undersized=(*entry.backlog.undersized, since))
+
+    # --- what a job has in front of its graph
+
+    def make_ready(self, entry: Entry) -> None:
+        """What waits of a job may be in the order, if its namespace's quota lets it."""
+        entry.standing = replace(entry.standing, is_ready=bool(entry.backlog.waits))
+
+    def take(self, entry: Entry, part: int) -> Part:
+        """A part of a job has started, and waits no more."""
+        found = entry.pending[part]
+        self._leave(entry, part)
+        entry.backlog = replace(entry.backlog, waits=started(entry.backlog.waits, found.wait))
+        entry.standing = replace(entry.standing, is_ready=bool(entry.backlog.waits), position=0, estimate=0)
+        return found
+
+    def refuse_part(self, entry: Entry, part: int) -> None:
+        """No node could serve a part of a job."""
+        self._leave(entry, part)
+        entry.standing = replace(entry.standing, is_ready=False, position=0, estimate=0)
+
+    def withdraw(self, entry: Entry) -> None:
+        """Nothing of a job is in front of the graph any more."""
+        self._withdraw_parts(entry)
+        entry.standing = Standing()
+
+    def forget_queue(self, entry: Entry) -> None:
+        """The queue of a job, and with it all that is in front of its graph, is gone."""
+        entry.standing = replace(entry.standing, is_ready=False)
+        for part in list(entry.pending):
+            self._leave(entry, part)
+
+    def forget(self, entry: Entry) -> None:
+        """A job is gone."""
+        self.withdraw(entry)
+        if account := self._context.account_of(entry):
+            account.forget(entry.jobid)
+            account.forget(-entry.jobid)
+
+    def _withdraw_parts(self, entry: Entry) -> None:
+        for part in list(entry.pending):
+            self._withdraw_part(entry, part)
+
+    def _withdraw_part(self, entry: Entry, part: int) -> None:
+        queue = self._context.queues.get(entry.queue)
+        if queue:
+            queue.withdraw(part)
+            self._context.changed[entry.queue] = None
+        self._leave(entry, part)
+
+    def _leave(self, entry: Entry, part: int) -> None:
+        """A part of a job is in front of the graph no more."""
+        del entry.pending[part]
+        if len(entry.pending) < 2:
+            self._context.in_parts.pop(entry.uid, None)
+        if part != entry.jobid:
+            del self._context.by_part[part]
+
+    def refuse(self, entry: Entry, exc: Exception) -> None:
+        """No queue takes a job; one that has nodes keeps them."""
+        self.withdraw(entry)
+        entry.refuse(self.problem(entry.uid, exc))
+
+    def problem(self, uid: str, exc: Exception) -> str:
+        """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
+        what was found of another form than theirs may be a defect of this program as well.
+        """
+        if isinstance(exc, (resources.Malformed, Refusal, RequestError)):
+            return str(exc)[:LONGEST_REASON]
+        self._context.defects.append((uid, exc))
+        kind = self._context.snapshot.workloads[uid][0].kind.kind
+        return f"its fields are not those of a {kind}: {exc!r}"[:LONGEST_REASON]
+
+    def queue_up(self, entry: Entry, queue: ClusterQueue) -> None:
+        """Put what a job waits for in front of its queue's graph, or refuse the job where that is no request."""
+        try:
+            if entry.request:
+                self._submit(entry, queue, entry.request)
+        except Exception as exc:
+            self.refuse(entry, exc)
+
+    def _submit(self, entry: Entry, queue: ClusterQueue, asked: Request) -> None:
+        context, pods = self._context, entry.wanted
+        others = {name: beside(entry, queue, name, entry.slots) for name in pods}
+        numbers = pods if len(pods) > 1 else None
+        sets = tuple((name, asked.sets[name], others[name]) for name in pods)
+        shape = Shape(tuple(pods), sets, numbers, asked.duration, asked.within, entry.priority)
+        if any(part.shape != shape for part in islice(entry.pending.values(), 1)):
+            self._withdraw_parts(entry)
+        # Pods that depend on each other's nodes, or on what is left of a quota, are asked for one after the other.
+        is_apart = any(asked.sets[name].is_apart for name in pods)
+        window = 1 if is_apart or asked.within or context.account_of(entry) else WINDOW
+        wanted = Counter(parts_of(entry.backlog.waits, entry.demand.together, window))
+        for part, (wait, _) in [*reversed(entry.pending.items())]:
+            if _count(entry, wait) > wanted[wait]:
+                self._withdraw_part(entry, part)
+        for wait, number in wanted.items():
+            for _ in range(number - _count(entry, wait)):
+                part = next(context.parts) if entry.jobid in entry.pending else entry.jobid
+                request = request_of(entry, asked, pods if numbers else dict.fromkeys(pods, wait.pods), others)
+                queue.submit(part, request, entry.priority, wait.since)
+                entry.pending[part] = Part(wait, shape)
+                context.by_part[part] = entry
+                if len(entry.pending) > 1:
+                    context.in_parts[entry.uid] = entry
+                context.changed[entry.queue] = None
+
+    # --- quotas
+
+    def account_all(self) -> None:
+        """Account all jobs that were touched. By now all that jobs and others have is entered."""
+        for uid in self._context.touched:
+            if uid in self._context.entries:
+                with self.contained(uid):
+                    self.account(self._context.entries[uid])
+
+    def account(self, entry: Entry) -> None:
+        """Enter what a job has and asks for into the account of its namespace; without one, it is in the order at
+        once.
+        """
+        account, queue = self._context.account_of(entry), self._context.queues.get(entry.queue)
+        if account is None:
+            # A few parts less in front of the graph than there may be are not filled up one by one.
+            if queue and entry.standing.is_ready and len(entry.pending) <= WINDOW // 2:
+                self.queue_up(entry, queue)
+            return
+        if entry.has_nodes:
+            outside = (resources.amounts_of(pod["spec"], pod.get("status")) for pod in self._context.outside(entry))
+            account.run(entry.jobid, resources.total([entry.holds, *outside]))
+        # What waits beside what runs is entered by the negative id.
+        waiting, other = (-entry.jobid, 0) if entry.has_nodes else (entry.jobid, -entry.jobid)
+        if entry.standing.is_ready and entry.backlog.waits:
+            account.wait(waiting, (-entry.priority, entry.backlog.waits[0].since, waiting), entry.needs)
+        else:
+            account.forget(waiting)
+        account.forget(other)
+
+    def keep_quotas(self, name: str) -> None:
+        """Have those jobs in a queue's order that the quotas of their namespaces have room for."""
+        for account in self._context.queues[name].accounts.values():
+            if account.has_changed:
+                self._keep_quota(account)
+                self._context.changed[name] = None
+
+    def are_quotas_kept(self, name: str) -> bool:
+        """Whether nothing has changed for quotas since."""
+        return not any(account.has_changed for account in self._context.queues[name].accounts.values())
+
+    def _keep_quota(self, account: Account) -> None:
+        for jobid, is_within in account.review():
+            entry = self._context.by_part[abs(jobid)]
+            if is_within and not entry.is_submitted:
+                entry.standing = replace(entry.standing, excess="")
+                self.queue_up(entry, self._context.queues[entry.queue])
+                self.account(entry)
+            elif not is_within:
+                self._withdraw_parts(entry)
+                entry.standing = replace(entry.standing, is_reserved=False, position=0, estimate=0)
+                self.exceed(entry, account.excess(jobid))
+            self._context.touched[entry.uid] = None
+
+    def exceed(self, entry: Entry, excess: str) -> None:
+        """A job is over limits of its namespace's quota."""
+        entry.explain(growing(entry, excess))
+        entry.standing = replace(entry.standing, excess=excess)
+
+    # --- positions
+
+    def forget_positions(self) -> None:
+        """Jobs may have come and gone."""
+        self._further_parts.clear()
+
+    def locate(self, entry: Entry, queue: ClusterQueue, now: int, expected: float) -> None:
+        """Bring position and estimate of a job in front of a graph up to date; `expected` is its start as far as sums
+        tell.
+        """
+        first = first_part(queue, entry)
+        at = queue.queue.pending[first].position
+        position = queue.queue.waiting.count_before(at) - self._count_further_parts(entry.queue, at) + 1
+        reserved = queue.reserved_start(first, now)
+        # The expected start was worked out when the tour began, and may have passed since.
+        estimate = reserved or (expected if expected > now else 0)
+        entry.standing = replace(entry.standing, position=position, estimate=estimate, is_reserved=reserved > 0)
+
+    def _count_further_parts(self, name: str, before: Position) -> int:
+        """How many parts of jobs before a position in a queue are not the first of their job."""
+        found = self._further_parts.get(name)
+        if found is None:
+            pending = self._context.queues[name].queue.pending
+            parts = (entry.pending for entry in self._context.in_parts.values() if entry.queue == name)
+            found = sorted(at for line in parts for at in sorted(pending[part].position for part in line)[1:])
+            self._further_parts[name] = found
+        return bisect_left(found, before)
+
+
+def _count(entry: Entry, wait: Wait) -> int:
+    """How many parts of a job that have waited for so long are in front of the graph."""
+    return sum(1 for part in entry.pending.values() if part.wait == wait)
+
+
+def first_part(queue: ClusterQueue, entry: Entry) -> int:
+    """That part of what a job waits for which is the first in the order of its queue."""
+    return min(entry.pending, key=lambda part: queue.queue.pending[part].position)

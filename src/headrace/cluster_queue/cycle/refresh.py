@@ -1,0 +1,163 @@
+"""Positions, reasons and estimates of the jobs that wait. Very many may wait, so each look is at some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from headrace.sched.queueing.reasons import Explainer
+
+from ..model import fluxjobs
+from ..model.cluster_queue import ClusterQueue
+from ..model.entry import Entry, growing
+from ..names import DURATION
+from .context import Context
+from .order import Order, first_part
+
+# Seconds between two writes of a status in which only a position, an estimate or a count has changed.
+STATUS_INTERVAL = 30.0
+BEHIND = "waits for the jobs before it"
+# Seconds between two looks; and how many statuses are written in a second, all together, in which nothing else than a
+# position or an estimate has changed.
+LOOK_INTERVAL = 2.0
+STATUS_RATE = 50.0
+# How many jobs of a queue each look is at, from the first on, and how many of those behind them, in turn.
+_HEAD = 100
+_SLICE = 400
+_UNLIMITED = (
+    "; its duration is not known, so it is never started ahead of a reservation: give one by activeDeadlineSeconds or "
+    f"the annotation {DURATION}"
+)
+
+
+class _Tour(NamedTuple):
+    """The jobs of a queue that are still to be looked at, each with its estimated start (0: not known)."""
+
+    queue: ClusterQueue
+    rest: Iterator[tuple[Entry, float]]
+
+
+class Refresh:
+    """`at` is the time of the next look (seconds since the epoch). `first_estimates` has by queue the earliest
+    estimated start of its waiting jobs: when that time comes and none has started, a job runs beyond its duration.
+    """
+
+    def __init__(self, context: Context, order: Order, now: float) -> None:
+        self.at = self._credited_at = now
+        self.first_estimates: dict[str, float] = {}
+        self._context = context
+        self._order = order
+        self._credit = STATUS_RATE
+        self._explainer = Explainer()
+        self._tours: dict[str, _Tour] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to look at."""
+        return bool(self._context.changed or self._tours)
+
+    def expire(self, now: float) -> None:
+        """A job runs beyond its duration where the time of an estimate comes and none has started."""
+        for name in [name for name, at in self.first_estimates.items() if at <= now]:
+            del self.first_estimates[name]
+            self._context.changed[name] = None
+
+    def look(self, now: float) -> Iterator[Entry]:
+        """Bring some of those who wait up to date; returns those of which something is to be written."""
+        self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
+        self._credited_at, self.at = now, now + LOOK_INTERVAL
+        changed, self._context.changed = self._context.changed, {}
+        for name in [*changed, *(name for name in self._tours if name not in changed)]:
+            tour = self._tours.pop(name, None)
+            queue = self._context.queues.get(name)
+            if queue is None:
+                continue
+            line = self._line(queue, int(now))
+            yield from self._bring_up_to_date(islice(line, _HEAD), name, queue, now)
+            if tour is None or tour.queue is not queue:
+                tour = _Tour(queue, line)
+            elif name in changed:
+                # Jobs that this tour has passed may have other positions by now: another tour follows.
+                self._context.changed[name] = None
+            yield from self._go_on(tour, name, now)
+            yield from self._look_at_quotas(name, queue, now)
+
+    def _go_on(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
+        """A tour stops where no more statuses may be written now, so that all jobs have theirs written in turn."""
+        for _ in range(_SLICE):
+            if self._credit < 1:
+                break
+            one = next(tour.rest, None)
+            if one is None:
+                return
+            yield from self._bring_up_to_date([one], name, tour.queue, now)
+        self._tours[name] = tour
+
+    def _line(self, queue: ClusterQueue, now: int) -> Iterator[tuple[Entry, float]]:
+        """The jobs of a queue in order, each once, with the start that sums of resources let expect (0: none)."""
+        seen: set[str] = set()
+        for jobid, start in queue.expected_starts(now):
+            entry = self._context.by_part.get(jobid)
+            if entry is not None and entry.uid not in seen:
+                if len(entry.pending) > 1:
+                    seen.add(entry.uid)
+                yield entry, start
+
+    def _bring_up_to_date(
+        self, line: Iterable[tuple[Entry, float]], name: str, queue: ClusterQueue, now: float
+    ) -> Iterator[Entry]:
+        for entry, expected in line:
+            before = entry.status.reason
+            self.line_up(entry, int(now), expected)
+            if entry.standing.estimate:
+                self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.standing.estimate)
+            if entry.status.reason != before:
+                pass
+            elif fluxjobs.forecast_of(entry) == entry.published.forecast:
+                continue
+            elif now - entry.published.at >= STATUS_INTERVAL and self._credit >= 1:
+                self._credit -= 1
+            else:
+                self._context.changed[name] = None
+                continue
+            yield entry
+
+    def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> Iterator[Entry]:
+        """Bring the amounts up to date by which jobs are over quotas, as slowly as positions."""
+        for account in queue.accounts.values():
+            for jobid in account.outside():
+                entry = self._context.by_part[abs(jobid)]
+                if now - entry.published.at < STATUS_INTERVAL or self._credit < 1:
+                    self._context.changed[name] = None
+                elif (excess := account.excess(jobid)) != entry.standing.excess:
+                    self._credit -= 1
+                    self._order.exceed(entry, excess)
+                    yield entry
+
+    def line_up(self, entry: Entry, now: int, expected: float = 0) -> None:
+        """Bring a job that stands in front of a graph up to date; `expected` is its start as far as sums tell."""
+        queue = self._context.queues[entry.queue]
+        self._order.locate(entry, queue, now, expected)
+        entry.explain(self._why(queue, entry, now))
+
+    def explain_again(self, entry: Entry, now: int) -> None:
+        """Something of a job in line has changed, and with that perhaps why it waits. The first one's amounts change
+        all the time, and are told as often as there are looks.
+        """
+        if entry.standing.position > 1:
+            entry.explain(self._why(self._context.queues[entry.queue], entry, now))
+
+    def _why(self, queue: ClusterQueue, entry: Entry, now: int) -> str:
+        """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
+        if entry.standing.position == 1:
+            state = queue.queue, queue.scheduler.generation, now
+            why = str(self._explainer.explain(queue.queue, first_part(queue, entry), now, state)["reason_pending"])
+            why += queue.taken_by_others()
+        else:
+            why = BEHIND
+        is_kept_back = (
+            entry.standing.position > 1 and queue.queue.policy.backfill and entry.request and not entry.request.duration
+        )
+        return growing(entry, why + _UNLIMITED if is_kept_back else why)

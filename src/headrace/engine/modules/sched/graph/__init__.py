@@ -1,1 +1,0 @@
-"""The scheduler of the resource graph."""

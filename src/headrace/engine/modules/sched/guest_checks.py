@@ -1,0 +1,233 @@
+"""`feasibility.check`: reads the request, and checks for guests while the scheduler has nothing else to do.
+
+A check of the owner is made at once. What a guest asks could keep the scheduler from starting jobs, so its size is
+known before anything is expanded. A check that searches a graph may take long all the same, as every vertex counts: it
+is made in a fork of the scheduler, with less priority and with limits of processor time and memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import resource
+import signal
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import msgspec
+
+from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.formats.spec import constraint
+from headrace.formats.spec import jobspec as js
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+
+# Exceptions of reading an invalid jobspec. RFC 14 is not checked, since a request may have resources alone.
+MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+# Of a guest's jobspec: the bytes of its resources and its constraint as JSON, and `constraint.size`.
+MOST_BYTES = 32 << 10
+MOST_SIZE = 16 << 10
+# Checks of one guest that wait or are made at a time, and those of all guests.
+MOST_CHECKS = 32
+MOST_CHECKS_OF_ALL = 256
+# Of a fork: seconds of processor time, and bytes of memory more than the scheduler has.
+MOST_SECONDS = 2
+_MOST_MEMORY = 64 << 20
+# Characters of the text of an answer: a pipe takes them in one write.
+_LONGEST = 8 << 10
+# Seconds after which a scheduler that has other work is looked at again.
+_RETRY_AFTER = 0.005
+
+
+def of_request(msg: Message) -> dict[str, Any]:
+    """The jobspec of a request. Raises RpcError(EPROTO) for text that is not a JSON object."""
+    jobspec = msg.obj["jobspec"]
+    if isinstance(jobspec, str):
+        try:
+            jobspec = msgspec.json.decode(jobspec)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as exc:
+            raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: not JSON: {exc}") from None
+    if not isinstance(jobspec, dict):
+        raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: expected object, got {type(jobspec).__name__}")
+    return jobspec
+
+
+def malformed(exc: Exception) -> RpcError:
+    """The error for a jobspec that raised `exc`, one of MALFORMED."""
+    return RpcError(errno.EINVAL, f"jobspec: not what RFC 14 describes ({type(exc).__name__}: {exc})")
+
+
+class GuestChecks:
+    """Handles requests by `check(msg)`, which returns EMPTY or raises RpcError; those of guests in turn.
+
+    `busy()` says whether jobs wait for the scheduler. With `apart`, a guest's check is made in a fork: for processes
+    without other threads.
+    """
+
+    def __init__(
+        self, ctx: ModuleContext, check: Callable[[Message], Any], busy: Callable[[], bool], apart: bool
+    ) -> None:
+        self._ctx = ctx
+        self._check = check
+        self._busy = busy
+        self._apart = apart
+        self._waiting: deque[tuple[Message, asyncio.Future[Any]]] = deque()
+        self._scheduled = False
+        # The number of checks that wait or are made, by guest.
+        self._under_way: Counter[int] = Counter()
+        # The fork, 0 for none, and whose check it makes.
+        self._pid = 0
+        self._sender = ""
+        ctx.on_disconnect(self._disconnected)
+        ctx.on_unload(self._kill)
+
+    def __call__(self, msg: Message) -> Any:
+        """The response to `msg`, or a future of it. Raises RpcError."""
+        if msg.rolemask & m.ROLE_OWNER:
+            return self._check(msg)
+        self._refuse_many(msg.userid)
+        _refuse_large(of_request(msg))
+        # As an object, it would take several times the memory while it waits.
+        msg.forget_object()
+        answer: asyncio.Future[Any] = self._ctx.loop.create_future()
+        self._under_way[msg.userid] += 1
+        answer.add_done_callback(lambda _answer: self._done(msg))
+        self._waiting.append((msg, answer))
+        self._schedule_next(0.0)
+        return answer
+
+    def _refuse_many(self, userid: int) -> None:
+        """Raise RpcError(EAGAIN) for a guest who has as many checks under way as a guest may."""
+        for who, number, most in (
+            (f"user {userid}", self._under_way[userid], MOST_CHECKS),
+            ("all guests together", self._under_way.total(), MOST_CHECKS_OF_ALL),
+        ):
+            if number >= most:
+                text = f"{who} may have {most} feasibility checks under way: wait for the answer to one of them"
+                raise RpcError(errno.EAGAIN, text)
+
+    def _done(self, msg: Message) -> None:
+        msg.forget_body()
+        self._under_way[msg.userid] -= 1
+        if not self._under_way[msg.userid]:
+            del self._under_way[msg.userid]
+
+    def _schedule_next(self, seconds: float) -> None:
+        if self._waiting and not self._scheduled and not self._pid:
+            self._scheduled = True
+            self._ctx.call_later(seconds, self._next)
+
+    def _next(self) -> None:
+        self._scheduled = False
+        if self._busy():
+            self._schedule_next(_RETRY_AFTER)
+        elif self._waiting:
+            msg, answer = self._waiting.popleft()
+            try:
+                if self._apart:
+                    self._fork(msg, answer)
+                else:
+                    answer.set_result(self._check(msg))
+            except Exception as exc:
+                answer.set_exception(exc)
+            self._schedule_next(0.0)
+
+    def _fork(self, msg: Message, answer: asyncio.Future[Any]) -> None:
+        reader, writer = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError as exc:
+            os.close(reader)
+            os.close(writer)
+            raise RpcError(exc.errno or errno.EAGAIN, f"no process for a check: {exc.strerror}") from None
+        if not pid:
+            _answer_in_fork(writer, self._check, msg)
+        os.close(writer)
+        self._pid, self._sender = pid, msg.sender
+        output = bytearray()
+
+        def read() -> None:
+            data = os.read(reader, 1 << 16)
+            output.extend(data)
+            if data:
+                return
+            self._ctx.loop.remove_reader(reader)
+            os.close(reader)
+            self._pid = 0
+            status = os.waitpid(pid, 0)[1]
+            if not answer.done():
+                _finish(answer, bytes(output), status)
+            self._schedule_next(0.0)
+
+        self._ctx.loop.add_reader(reader, read)
+
+    def _disconnected(self, sender: str) -> None:
+        for msg, answer in self._waiting:
+            if msg.sender == sender:
+                answer.cancel()
+        self._waiting = deque(entry for entry in self._waiting if not entry[1].done())
+        if self._sender == sender:
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._pid:
+            # It was not waited for, so this is no other process.
+            os.kill(self._pid, signal.SIGKILL)
+
+
+def _finish(answer: asyncio.Future[Any], output: bytes, status: int) -> None:
+    """Set the result that the fork has written; it has written none if it was killed."""
+    if output:
+        errnum, text = msgspec.json.decode(output)
+    elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        errnum, text = errno.E2BIG, f"the check was ended after {MOST_SECONDS} s of processor time"
+    else:
+        errnum, text = errno.EAGAIN, "the check was ended"
+    if errnum:
+        answer.set_exception(RpcError(errnum, text))
+    else:
+        answer.set_result(EMPTY)
+
+
+def _answer_in_fork(writer: int, check: Callable[[Message], Any], msg: Message) -> NoReturn:
+    """Write the errno and the text of the answer, and exit."""
+    try:
+        # A collection would copy every page that the fork shares with the scheduler.
+        gc.disable()
+        os.nice(10)
+        with open("/proc/self/statm") as statm:
+            pages = int(statm.read().split()[0])
+        memory = pages * os.sysconf("SC_PAGESIZE") + _MOST_MEMORY
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 1))
+        try:
+            check(msg)
+            answer = (0, "")
+        except RpcError as exc:
+            answer = (exc.errnum, exc.text)
+        except MemoryError:
+            answer = (errno.E2BIG, f"the check takes more than {_MOST_MEMORY >> 20} MiB of memory")
+        os.write(writer, msgspec.json.encode((answer[0], answer[1][:_LONGEST])))
+    finally:
+        os._exit(0)
+
+
+def _refuse_large(jobspec: dict[str, Any]) -> None:
+    """Raise RpcError(E2BIG) for a jobspec of which a check would take long."""
+    try:
+        wanted = js.constraints(jobspec)
+        size = constraint.size(wanted)
+        length = len(msgspec.json.encode((jobspec.get("resources"), wanted)))
+    except (AssertionError, AttributeError):
+        # The check itself says what is malformed.
+        return
+    for number, most, what in ((length, MOST_BYTES, "bytes"), (size, MOST_SIZE, "operators, values and hosts")):
+        if number > most:
+            text = f"jobspec: resources and constraint have {number} {what}, those of a guest may have {most}"
+            raise RpcError(errno.E2BIG, text)

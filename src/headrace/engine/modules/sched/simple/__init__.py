@@ -1,1 +1,0 @@
-"""The first-come-first-served scheduler."""

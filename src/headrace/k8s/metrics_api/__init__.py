@@ -1,1 +1,0 @@
-"""The metrics APIs of Kubernetes, which autoscalers read, for any program that serves them. Pure."""

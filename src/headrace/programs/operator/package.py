@@ -1,0 +1,156 @@
+"""The install files, the kustomize base and the Helm chart of the operator. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.k8s.packaging.helm_templates import (
+    NAME,
+    NAMES,
+    OPTIONAL_NAME,
+    SWITCH,
+    Placeholders,
+    Switches,
+    Value,
+)
+from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, RESOURCES
+from headrace.k8s.packaging.package import File, Package
+from headrace.minicluster.operator.crd import definition
+from headrace.minicluster.operator.names import OPERATOR
+
+from .install import (
+    Install,
+    access,
+    component,
+    metrics_api_access,
+    network_policies,
+    trainer,
+    user_roles,
+    webhook,
+    workload,
+)
+
+Object = dict[str, Any]
+
+VALUES = (
+    Value("image", DEFAULT_OPERATOR, NAME, "Image of the operator."),
+    Value("viewImage", DEFAULT_VIEW, NAME, "Image that brings Headrace into pods."),
+    Value(
+        "viewAsVolume",
+        False,
+        SWITCH,
+        "Mount that image as a volume (feature ImageVolume of Kubernetes) instead of copying it in each pod.",
+    ),
+    Value("watchNamespaces", [], NAMES, "Namespaces whose MiniClusters are looked after; none for all."),
+    Value("clusterDomain", "", OPTIONAL_NAME, "DNS domain of the cluster; cluster.local where it is empty."),
+    Value(
+        "fluxOperatorNamespace",
+        "",
+        OPTIONAL_NAME,
+        "Namespace of the Flux Operator in Go, for operators of watchNamespaces: a Role there lets them see its Lease.",
+    ),
+    Value(
+        "replicas",
+        1,
+        {"type": "integer", "minimum": 1},
+        "Operators; one of them acts, all answer the API server.",
+    ),
+    Value("resources", RESOURCES, {"type": "object"}, "Requests and limits of the operator's container."),
+    Value("crd", True, SWITCH, "Install the definition of MiniClusters. It stays when the chart is removed."),
+    Value(
+        "networkPolicyNamespaces",
+        [],
+        NAMES,
+        "Namespaces that get a NetworkPolicy: who reaches the brokers of their MiniClusters, and the leads' channel.",
+    ),
+    Value("webhook.enabled", True, SWITCH, "Refuse wrong MiniClusters, and make labelled Jobs clusters."),
+    Value("webhook.certManager", False, SWITCH, "Take the certificate from cert-manager."),
+    Value(
+        "metricsApi.enabled",
+        False,
+        SWITCH,
+        "Serve autoscalers what MiniClusters tell (custom and external metrics); needs the webhook.",
+    ),
+    Value(
+        "trainer.enabled",
+        False,
+        SWITCH,
+        "Give Kubeflow Trainer, which must be there, the runtimes headrace-distributed and headrace-torch.",
+    ),
+)
+
+# Placeholders in objects, as they appear in YAML, and the template text that replaces them.
+_WORDS = {
+    "<namespace>": "{{ $.Release.Namespace }}",
+    "<image>": "{{ $.Values.image }}",
+    "<view>": "{{ $.Values.viewImage }}",
+    "<domain>": "{{ $.Values.clusterDomain }}",
+    "<other>": "{{ $.Values.fluxOperatorNamespace }}",
+    "--namespace=<watched>": '--namespace={{ join "," $.Values.watchNamespaces }}',
+    '"<replicas>"': "{{ $.Values.replicas }}",
+    '"<resources>"': "{{ toJson $.Values.resources }}",
+}
+# Arguments of the operator that are there only with a value, before and after which come the actions for it.
+_OPTIONAL = {
+    "--view-as-volume": "$.Values.viewAsVolume",
+    f"--cluster-domain={_WORDS['<domain>']}": "$.Values.clusterDomain",
+    f"--flux-operator-namespace={_WORDS['<other>']}": "$.Values.fluxOperatorNamespace",
+}
+_LISTS = {"<watched>": "$.Values.watchNamespaces", "<guarded>": "$.Values.networkPolicyNamespaces"}
+_TEMPLATED = Install(
+    namespace="<namespace>",
+    image="<image>",
+    view_image="<view>",
+    view_as_volume=True,
+    watched=("<watched>",),
+    replicas="<replicas>",
+    resources="<resources>",
+    network_policies=("<guarded>",),
+    cluster_domain="<domain>",
+    flux_operator_namespace="<other>",
+    trainer=True,
+)
+_SWITCHES: Switches = (
+    ("$.Values.watchNamespaces", {}, {"watched": ()}),
+    ("$.Values.webhook.enabled", {"webhook": True}, {"webhook": False}),
+    ("$.Values.webhook.certManager", {"cert_manager": True}, {"cert_manager": False}),
+)
+_METRICS_SWITCH: Switches = (("$.Values.metricsApi.enabled", {"metrics_api": True}, {"metrics_api": False}),)
+_ROLES_SWITCHES: Switches = (
+    *_SWITCHES,
+    ("$.Values.fluxOperatorNamespace", {}, {"flux_operator_namespace": ""}),
+    *_METRICS_SWITCH,
+)
+
+PACKAGE = Package(
+    name=OPERATOR,
+    description="The operator of Headrace: MiniClusters on Kubernetes",
+    source="src/headrace/programs/operator/install.py",
+    defaults=Install(),
+    files=(
+        File("crd", lambda install: [definition()], value="$.Values.crd"),
+        File("namespace", lambda install: [component(install).namespace_object()], in_chart=False),
+        File("rbac", lambda install: [*access(install), *user_roles(install)], _ROLES_SWITCHES),
+        File("operator", workload, (*_SWITCHES[1:], *_METRICS_SWITCH)),
+        File("webhook", webhook, _SWITCHES),
+        File("network-policy", network_policies),
+        File("trainer", trainer, _SWITCHES[:1], value="$.Values.trainer.enabled"),
+    ),
+    values=VALUES,
+    templated=_TEMPLATED,
+    placeholders=Placeholders(_WORDS, _OPTIONAL, _LISTS),
+)
+
+
+def kustomize_metrics_api() -> dict[str, str]:
+    """The files of a kustomize component that has the operator of the base serve autoscalers: text by path."""
+    option = {"op": "add", "path": "/spec/template/spec/containers/0/command/-", "value": "--metrics-api"}
+    head: Object = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": ["rbac.yaml"],
+        "patches": [{"target": {"kind": "Deployment", "name": OPERATOR}, "patch": json.dumps([option])}],
+    }
+    files = {"kustomization.yaml": [head], "rbac.yaml": metrics_api_access(Install(metrics_api=True))}
+    return PACKAGE.kustomize_files(files)
