@@ -152,7 +152,7 @@ soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 # src/headrace/programs/operator/install.py and src/headrace/programs/cluster_queue/install.py; and the page of a MiniCluster's fields.
 install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
 	$(BIN)/python -m headrace.programs.install_files deploy
-	$(BIN)/python -m headrace.minicluster.operator.field_page > docs/user/minicluster-fields.md
+	$(BIN)/python tools/fields/field_page.py > docs/user/minicluster-fields.md
 
 # The files of a release in dist/, from the tag at HEAD, each installed once (docs/dev/release.md). REHEARSE=1 takes any
 # commit.

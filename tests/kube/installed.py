@@ -17,7 +17,7 @@ from running_operator import RunningOperator, define_kind, free_port
 
 from headrace.images import oci
 from headrace.images.release_images import operator_image
-from headrace.minicluster.operator.operator_names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
+from headrace.minicluster.operator.names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
 from headrace.programs.operator.install import Install, configuration, jobs_configuration
 from headrace.programs.operator.package import PACKAGE
 

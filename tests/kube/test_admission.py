@@ -15,7 +15,7 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_operator import RunningOperator
 
-from headrace.minicluster.operator.operator_names import CONFIGURATION, WEBHOOK
+from headrace.minicluster.operator.names import CONFIGURATION, WEBHOOK
 from headrace.programs.operator.install import Install
 from minicluster.api.broken import everything
 from minicluster.api.specs import document

@@ -23,7 +23,7 @@ from test_elasticity import Elastic
 from headrace.cli.main import headrace
 from headrace.k8s.metrics_api import CUSTOM, EXTERNAL
 from headrace.k8s.objects.kinds import api_service_name
-from headrace.minicluster.operator.operator_names import WEBHOOK
+from headrace.minicluster.operator.names import WEBHOOK
 from headrace.programs.operator.install import Install
 
 CHOSEN = Install(namespace="headrace-metrics", metrics_api=True)

@@ -21,7 +21,7 @@ from patience import PATIENCE, TIMEOUT, until
 from running_operator import RunningOperator
 
 from headrace.k8s.runtime.admission.certificates import certificates_in, decoded
-from headrace.minicluster.operator.operator_names import CONFIGURATION, JOBS_CONFIGURATION, WEBHOOK, WEBHOOK_PORT
+from headrace.minicluster.operator.names import CONFIGURATION, JOBS_CONFIGURATION, WEBHOOK, WEBHOOK_PORT
 from headrace.programs.operator.install import AUTHORITY, Install
 
 Object = dict[str, Any]

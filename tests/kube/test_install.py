@@ -14,7 +14,7 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.minicluster.operator.operator_names import OPERATOR, OTHER_LEASE
+from headrace.minicluster.operator.names import OPERATOR, OTHER_LEASE
 from headrace.programs.cluster_queue import install as fluxqueue
 from headrace.programs.cluster_queue.package import PACKAGE as FLUXQUEUE_PACKAGE
 from headrace.programs.operator.install import Install

@@ -16,7 +16,7 @@ from patience import TIMEOUT, until
 from running_operator import MiniClusters, RunningOperator, define_kind
 
 from headrace.cli.main import headrace
-from headrace.minicluster.operator.operator_names import CONFIGURATION, OPERATOR
+from headrace.minicluster.operator.names import CONFIGURATION, OPERATOR
 from headrace.programs.operator.install import Install
 
 PLACE = "headrace-system"

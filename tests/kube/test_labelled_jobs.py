@@ -25,7 +25,7 @@ from headrace.flux_jobs.operator.policy import id_of, original
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
 from headrace.flux_jobs.read.job import read
 from headrace.flux_jobs.read.options import ANNOTATION
-from headrace.minicluster.operator.operator_names import JOBS_CONFIGURATION
+from headrace.minicluster.operator.names import JOBS_CONFIGURATION
 from headrace.programs.operator.install import Install
 from sizes import size
 

@@ -21,7 +21,7 @@ from running_operator import MiniClusters, RunningOperator, free_port
 from headrace.cli.main import headrace
 from headrace.cluster_queue.crd import first_queue
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH
-from headrace.minicluster.operator.operator_names import OPERATOR
+from headrace.minicluster.operator.names import OPERATOR
 from headrace.programs.cluster_queue import install as fluxqueue
 from headrace.programs.cluster_queue.install import configuration
 from headrace.programs.cluster_queue.package import PACKAGE as FLUXQUEUE_PACKAGE

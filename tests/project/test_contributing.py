@@ -29,6 +29,8 @@ COPIED = (
     "tests/formats/spec",
     "tests/service",
     "tests/cluster_queue",
+    "tests/minicluster/api",
+    "tools/fields",
     "examples/graph",
 )
 
@@ -103,6 +105,11 @@ def test_the_tests_of_the_examples_pass(tree: Path) -> None:
 )
 def test_what_is_typed_works(tree: Path, block: Block, printed: str) -> None:
     assert re.fullmatch(printed, run(tree, "sh", "-ec", block.text), re.DOTALL)
+
+
+def test_a_field_of_a_minicluster_is_declared_in_one_file_and_used_in_another() -> None:
+    titles = [block.title.partition(", ")[0] for block in PLACED]
+    assert len([title for title in titles if title.startswith("src/headrace/minicluster/")]) == 2
 
 
 def test_every_command_of_the_page_is_typed() -> None:

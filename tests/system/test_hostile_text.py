@@ -25,8 +25,8 @@ from headrace.engine.jobs.policy import Policy, PolicyConfigError
 from headrace.formats.config import files as configuration
 from headrace.formats.spec import jobspec_build
 from headrace.formats.spec.jobspec_validate import JobspecError, validate
+from headrace.minicluster.api.fields import InvalidMiniCluster
 from headrace.minicluster.api.plan import make_plan
-from headrace.minicluster.api.problems import InvalidMiniCluster
 from headrace.minicluster.api.validate import load as load_minicluster
 
 # What Python says of a bug of ours.

@@ -139,7 +139,7 @@ def main(argv: List[str]) -> int:
 
 def _uninstall(options: Namespace) -> int:
     controller_options.need_extra("Kubernetes")
-    from headrace.minicluster.operator.operator_names import OPERATOR
+    from headrace.minicluster.operator.names import OPERATOR
     from headrace.programs.operator.uninstall import declared, uninstall
 
     with_clusters = options.delete_miniclusters

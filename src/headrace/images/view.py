@@ -70,7 +70,6 @@ _NOT_IN_PODS = (
     *("headrace.minicluster.operator", "headrace.minicluster.client"),
     *("headrace.flux_jobs.operator", "headrace.flux_jobs.client", "headrace.k8s.client", "headrace.k8s.metrics_api"),
     *("headrace.k8s.packaging", "headrace.k8s.progress", "headrace.k8s.runtime"),
-    "headrace.minicluster.api.field_docs",
     *("headrace.cli.api", "headrace.cli.fluxqueue", "headrace.cli.metrics_api", "headrace.cli.operator"),
     *("headrace.cli.common.controller_options", "headrace.cli.common.installing"),
 )

@@ -19,7 +19,7 @@ from msgspec import json
 from headrace.flux_jobs.read import running
 from headrace.flux_jobs.read.cluster import ForeignCluster
 from headrace.k8s.objects.problems import LABEL
-from headrace.minicluster.api.mode import Mode
+from headrace.minicluster.api.shell_text import Mode
 from headrace.minicluster.run import local
 
 from .folder import ENVIRONMENT, JOBSPEC, LOG, PLAN, Folder, end

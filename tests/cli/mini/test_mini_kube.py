@@ -729,7 +729,7 @@ def test_a_deletion_waits_for_the_pods_and_says_so(
     from headrace.minicluster.client import clusters as client
 
     monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
-    monkeypatch.setattr(client, "_LOOK", 0.01)
+    monkeypatch.setattr(client, "_PODS_PERIOD", 0.01)
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
     server.answer("DELETE", f"{CLUSTERS}/sample", {})
     server.items(CLUSTERS)
@@ -795,7 +795,7 @@ def test_a_deletion_that_was_broken_off_is_waited_for_again(
 ) -> None:
     from headrace.minicluster.client import clusters as client
 
-    monkeypatch.setattr(client, "_LOOK", 0.01)
+    monkeypatch.setattr(client, "_PODS_PERIOD", 0.01)
     server.items(CLUSTERS)
     server.items(JOBS)
     listing = (200, {"metadata": {}, "items": [pod("a")]})

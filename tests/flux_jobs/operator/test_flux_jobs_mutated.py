@@ -18,7 +18,7 @@ from headrace.flux_jobs.operator.policy import flux_job, id_of, original
 from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE, ForeignCluster
 from headrace.flux_jobs.read.job import read
 from headrace.k8s.runtime.admission.reviews import Review, response
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 from headrace.minicluster.operator.builders import Images
 from sizes import size
 

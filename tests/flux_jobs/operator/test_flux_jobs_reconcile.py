@@ -114,15 +114,15 @@ def test_a_job_that_admission_has_not_seen_gets_a_warning_and_nothing_else() -> 
 
 def test_a_scaled_job_tells_its_lead_and_its_next_pods() -> None:
     world = started("{maxSize: 4}")
-    assert world.links.told == [{"op": "resize", "size": 2}]
+    assert world.links.asked == [{"op": "resize", "size": 2}]
     world.say(resized={"": 2})
     scale(world, 3)
     world.settle()
-    assert world.links.told[-1] == {"op": "resize", "size": 3}
+    assert world.links.asked[-1] == {"op": "resize", "size": 3}
     assert (plan_of(world).size, plan_of(world).hosts) == (3, "hello-[0-3]")
     scale(world, 1)
     world.settle()
-    assert world.links.told[-1] == {"op": "resize", "size": 1}
+    assert world.links.asked[-1] == {"op": "resize", "size": 1}
     assert (plan_of(world).size, plan_of(world).quorum) == (1, "1")
     world.say(brokers_up=1, resized={"": 1}, left=("ƒA", "ƒB"))
     world.settle()
@@ -131,11 +131,11 @@ def test_a_scaled_job_tells_its_lead_and_its_next_pods() -> None:
 
 def test_a_lead_that_has_all_its_hosts_is_told_by_another_operator_alone() -> None:
     world = started()
-    assert world.links.told == []
+    assert world.links.asked == []
     world.restart()
     world.say(brokers_up=2)
     world.settle()
-    assert world.links.told == [{"op": "resize", "size": 2}]
+    assert world.links.asked == [{"op": "resize", "size": 2}]
 
 
 def test_pods_beyond_the_largest_size_are_told() -> None:

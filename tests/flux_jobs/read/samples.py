@@ -11,7 +11,7 @@ from headrace.flux_jobs.read.cluster import ForeignCluster
 from headrace.flux_jobs.read.load import load
 from headrace.flux_jobs.read.options import ANNOTATION
 from headrace.flux_jobs.read.runtimes import STEP_LABEL
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 
 Document = dict[str, Any]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flux_jobs.read.samples import Document, container, job, job_spec, jobset, problems, runtime, trainjob
 from headrace.flux_jobs.read.cluster import ForeignCluster
 from headrace.flux_jobs.read.load import load, load_runtime
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 
 OPTIONS = "{run: node, procsPerNode: 2, queuePolicy: easy, maxSize: 4, sharedMemory: 1Gi}"
 VARIABLES = [

@@ -28,7 +28,7 @@ from headrace.flux_jobs.read.running import (
     working_dir,
 )
 from headrace.formats.spec.jobspec import validate
-from headrace.minicluster.api.mode import Mode
+from headrace.minicluster.api.shell_text import Mode
 
 
 def source(path: str) -> Document:

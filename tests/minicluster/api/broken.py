@@ -159,6 +159,7 @@ CONTAINER_OBJECTS: Broken = [
         "securityContext.allowPrivilegeEscalation",
     ),
     ({"securityContext": {"seccompProfile": {"type": "x"}}}, "securityContext.seccompProfile.type"),
+    ({"securityContext": {"seccompProfile": {"type": ""}}}, "securityContext.seccompProfile.type"),
     (
         {"securityContext": {"seccompProfile": {"type": "Localhost"}}},
         "securityContext.seccompProfile.localhostProfile",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.k8s.objects.quantities import quantity
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 from headrace.minicluster.api.validate import check
 from minicluster.api.broken import CONTAINER_OBJECTS, OBJECTS
 

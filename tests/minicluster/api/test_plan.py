@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.minicluster.api.mode import Mode
 from headrace.minicluster.api.plan import Plan, batch_script, job_lines, make_plan, one_line
+from headrace.minicluster.api.shell_text import Mode
 from headrace.minicluster.api.validate import check
 from headrace.minicluster.run.local import outer_text, resources, start_command
 

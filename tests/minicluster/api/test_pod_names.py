@@ -33,7 +33,7 @@ def test_a_host_becomes_the_address(text: str) -> None:
     for rest in ("", ".", ".default", ".lab.svc", ".lab.svc.cluster.local", ".lab.svc.cluster.local."):
         given = text.replace("HOST", HOST + rest)
         assert NAMES.replaced(given) == text.replace("HOST", ADDRESS)
-        assert NAMES.left(given, given) == HOST + rest
+        assert NAMES.first_name_in(given, given) == HOST + rest
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_host_without_its_service_counts_where_a_host_must_be(text: str, after
 )
 def test_a_name_without_an_address_is_found(text: str, name: str) -> None:
     assert NAMES.replaced(text) == text
-    assert NAMES.left(text, text) == name
+    assert NAMES.first_name_in(text, text) == name
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_name_without_an_address_is_found(text: str, name: str) -> None:
     ],
 )
 def test_a_host_without_its_service_is_found_where_a_user_wrote_it(text: str, given: str, name: str) -> None:
-    assert NAMES.left(text, given) == name
+    assert NAMES.first_name_in(text, given) == name
 
 
 def test_a_namespace_that_is_given_is_theirs() -> None:
@@ -103,7 +103,7 @@ def test_a_namespace_that_is_given_is_theirs() -> None:
 
 def test_pods_without_a_service_have_no_name_but_the_host() -> None:
     bare = NAMES._replace(subdomain="")
-    assert (bare.replaced(HOST), bare.left(HOST, HOST)) == (HOST, "")
+    assert (bare.replaced(HOST), bare.first_name_in(HOST, HOST)) == (HOST, "")
     assert bare.replaced("set-work-0-1:80") == f"{ADDRESS}:80"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headrace.minicluster.api.fields import InvalidMiniCluster
 from headrace.minicluster.api.plan import hostlist, make_plan, node_flags, quorum
-from headrace.minicluster.api.problems import InvalidMiniCluster
 from headrace.minicluster.api.unapplied import not_applied
 from headrace.minicluster.api.validate import check
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.minicluster.api.fields import API_VERSION, KIND, MOST_PODS
+from headrace.minicluster.api.fields import API_VERSION, KIND, MOST_PODS, InvalidMiniCluster
 from headrace.minicluster.api.plan import batch_script
-from headrace.minicluster.api.problems import InvalidMiniCluster
 from headrace.minicluster.api.size_rules import LARGEST_SPEC, LARGEST_TEXT, MOST_CLUSTERS, MOST_OUTSIDE, MOST_VALUES
 from headrace.minicluster.api.validate import check
 

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.minicluster.api.fields import Bursting, Flux, LeadBroker, View
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import Bursting, Flux, InvalidMiniCluster, LeadBroker, View
 from headrace.minicluster.api.validate import check, load
 from minicluster.api.broken import CLUSTER, CONTAINER
 

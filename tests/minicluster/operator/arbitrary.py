@@ -10,15 +10,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 import seeds
 from headrace.cli.keygen import certificate
-from headrace.minicluster.api.fields import MiniCluster, Record, Spec
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.declarations import FieldType, Format, fields_of
+from headrace.minicluster.api.fields import InvalidMiniCluster, MiniCluster, Record, Spec
 from headrace.minicluster.api.validate import check
 
 _CASES = Path(__file__).parents[2] / "data/minicluster/cases.jsonl"
@@ -102,51 +101,37 @@ def _document(dice: Random, most: int) -> dict[str, Any]:
     return document
 
 
-def _change(dice: Random, value: dict[str, Any], record: type[Record]) -> None:
+def _change(dice: Random, value: dict[str, Any], record: type[Struct]) -> None:
     """Set one field of a record, or of one below it."""
-    hints = get_type_hints(record, include_extras=True)
-    one = dice.choice(msgspec.structs.fields(record))
-    hint, found = _plain(hints[one.name]), value.get(one.encode_name)
-    inner = _plain(get_args(hint)[-1]) if get_origin(hint) in (list, dict) else hint
+    one = dice.choice(list(fields_of(record).values()))
+    found, inner = value.get(one.name), one.type.item or one.type
     below: list[Any] = []
-    if isinstance(inner, type) and issubclass(inner, Record):
-        items = found.values() if isinstance(found, dict) and get_origin(hint) is dict else found
-        below = list(items) if get_origin(hint) in (list, dict) and items else [found]
+    if issubclass(inner.kind, Record):
+        items = found.values() if isinstance(found, dict) and one.type.kind is dict else found
+        below = list(items) if one.type.item and items else [found]
         below = [item for item in below if isinstance(item, dict)]
     if below and dice.random() < 0.85:
-        _change(dice, dice.choice(below), inner)
-    elif one.encode_name not in ("containers",):
-        value[one.encode_name] = _value(dice, hints[one.name], one.encode_name)
+        _change(dice, dice.choice(below), inner.kind)
+    elif one.name not in ("containers",):
+        value[one.name] = _value(dice, one.type, one.name)
 
 
-def _value(dice: Random, hint: Any, name: str) -> Any:
-    title = getattr(get_args(hint)[1], "title", "") if get_origin(hint) is Annotated else ""
-    hint = _plain(hint)
-    if title == "quantity":
+def _value(dice: Random, kind: FieldType, name: str) -> Any:
+    if Format.QUANTITY in kind.marks:
         return dice.choice(_QUANTITIES)
-    if get_origin(hint) is list:
-        return [_value(dice, get_args(hint)[0], name) for _ in range(dice.randint(0, 2))]
-    if get_origin(hint) is dict:
+    if kind.kind is list and kind.item:
+        return [_value(dice, kind.item, name) for _ in range(dice.randint(0, 2))]
+    if kind.kind is dict and kind.item:
         keys = ["cpu", "memory", "nvidia.com/gpu", "web", "data", "example.org/x", "A_B", "0"]
-        return {key: _value(dice, get_args(hint)[1], name) for key in dice.sample(keys, dice.randint(1, 2))}
-    if hint is bool:
+        return {key: _value(dice, kind.item, name) for key in dice.sample(keys, dice.randint(1, 2))}
+    if kind.kind is bool:
         return dice.random() < 0.7
-    if hint is int:
+    if kind.kind is int:
         return dice.choice(_NUMBERS)
-    if hint is str:
+    if kind.kind is str:
         return dice.choice(_STRANGE if dice.random() < 0.1 else _TEXTS.get(name, _LABELS))
     out = {}
-    hints = get_type_hints(hint, include_extras=True)
-    for one in msgspec.structs.fields(hint):
+    for one in fields_of(kind.kind).values():
         if one.required or dice.random() < 0.3:
-            out[one.encode_name] = _value(dice, hints[one.name], one.encode_name)
+            out[one.name] = _value(dice, one.type, one.name)
     return out
-
-
-def _plain(hint: Any) -> Any:
-    """A hint without `None` and marks."""
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if NoneType in get_args(hint):
-        hint = next(one for one in get_args(hint) if one is not NoneType)
-    return _plain(hint) if get_origin(hint) is Annotated else hint

@@ -45,7 +45,7 @@ class JobsWorld(Looks):
         shared = Shared(self.server, Metrics(), "headrace-operator")  # type: ignore[arg-type]
         self.clusters = ForeignClusters(shared, "cluster.local")
         self.clusters.links = self.links = SimulatedLinks()  # type: ignore[assignment]
-        self.clusters._executor._tell = self.links.tell
+        self.clusters._executor._ask_lead = self.links.ask
         self.controller = self.clusters.controller
 
     def create(self, body: Object) -> Object:

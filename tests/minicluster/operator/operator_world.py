@@ -15,8 +15,8 @@ from headrace.formats.exposition.metrics import Metrics
 from headrace.k8s.objects.kinds import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
 from headrace.k8s.runtime.cache import Cache
 from headrace.k8s.runtime.controller import Controller, Shared
+from headrace.minicluster.operator.actions import Actions
 from headrace.minicluster.operator.controller import Operator, Options
-from headrace.minicluster.operator.core.actions import Actions
 from headrace.minicluster.operator.core.observed import Lead, Observed
 
 Object = dict[str, Any]
@@ -41,7 +41,7 @@ class SimulatedLinks:
     def __init__(self) -> None:
         self.said: Lead | None = None
         self.breach = ""
-        self.told: list[Object] = []
+        self.asked: list[Object] = []
 
     def lead(self, uid: str) -> Lead | None:
         return self.said
@@ -49,9 +49,9 @@ class SimulatedLinks:
     def closed(self, uid: str) -> str:
         return self.breach
 
-    def tell(self, uid: str, request: Object) -> None:
-        if request not in self.told:
-            self.told.append(request)
+    def ask(self, uid: str, request: Object) -> None:
+        if request not in self.asked:
+            self.asked.append(request)
 
     def address(self, uid: str) -> str:
         return "tcp://lead"
@@ -111,7 +111,7 @@ class World(Looks):
         self.watches = shared.watches
         self.operator = Operator(shared, Options())
         self.operator.links = self.links = SimulatedLinks()  # type: ignore[assignment]
-        self.operator._executor._tell = self.links.tell
+        self.operator._executor._ask_lead = self.links.ask
         self.controller = self.operator.controller
 
     def apply(self, cluster: Object) -> Object:

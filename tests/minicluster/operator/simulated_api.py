@@ -14,7 +14,7 @@ from typing import Any
 from headrace.flux_jobs.operator.names import ID_LABEL
 from headrace.k8s.objects.kinds import JOBS, MINICLUSTERS, PODS, Kind
 from headrace.k8s.runtime.api import ApiError, Listing
-from headrace.minicluster.operator.kinds import KINDS
+from headrace.minicluster.operator.objects import KINDS
 
 Object = dict[str, Any]
 

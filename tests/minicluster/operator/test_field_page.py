@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from headrace.minicluster.api.field_docs import DESCRIPTIONS
-from headrace.minicluster.operator.field_page import page
+from field_page import page
+
+from headrace.minicluster.api.declarations import fields_of
+from minicluster.api.specs import all_records
 
 PAGE = Path(__file__).parents[3] / "docs/user/minicluster-fields.md"
 # Objects of Kubernetes itself.
@@ -20,10 +23,11 @@ def test_the_page_is_made_of_this_source() -> None:
 
 
 def test_every_field_of_a_minicluster_is_on_it() -> None:
-    for name, text in DESCRIPTIONS.items():
-        record, _, field = name.partition(".")
-        if record not in ELSEWHERE:
-            assert any(line.startswith(f"| `{field}` |") and text in line for line in page().splitlines()), name
+    for record in all_records():
+        for name, field in fields_of(record).items():
+            if record.__name__ not in ELSEWHERE:
+                row = f"| `{name}` |"
+                assert any(line.startswith(row) and field.text in line for line in page().splitlines()), name
 
 
 def test_types_bounds_and_defaults_are_told() -> None:
@@ -32,3 +36,28 @@ def test_types_bounds_and_defaults_are_told() -> None:
     assert any(line.startswith("| `restartPolicy` | OnFailure, Never |  |") for line in lines)
     assert any(line.startswith("| `containers` | list of object | required |") for line in lines)
     assert any("| `suspend` |" in line and "not in the Flux Operator" in line for line in lines)
+
+
+TESTS = Path(__file__).parents[2]
+TABLE = TESTS.parent / "docs/dev/field-tests.md"
+_ROW = re.compile(r"\| (?P<record>\w+) \| (?P<fields>[^|]+) \| (?P<file>[\w/]+\.py) \|")
+
+
+def shown() -> dict[str, str]:
+    """The file of tests by RECORD.FIELD."""
+    rows = [row for row in map(_ROW.fullmatch, TABLE.read_text(encoding="utf-8").splitlines()) if row]
+    return {f"{row['record']}.{field}": row["file"] for row in rows for field in re.findall(r"`(\w+)`", row["fields"])}
+
+
+def test_every_field_is_in_the_table() -> None:
+    assert shown().keys() == {f"{record.__name__}.{name}" for record in all_records() for name in fields_of(record)}
+
+
+def test_the_tests_use_the_fields_that_they_are_said_to_show() -> None:
+    texts = {file: (TESTS / file).read_text(encoding="utf-8") for file in set(shown().values())}
+    unused = [
+        f"{name} in {file}"
+        for name, file in shown().items()
+        if not re.search(rf"[\"'({{ ]{name.partition('.')[2]}(\"|'|=)", texts[file])
+    ]
+    assert unused == []

@@ -13,10 +13,10 @@ class Client:
     """A lead that never answers, and is told everything."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
 
     async def request(self, op: str, timeout: float | None = None, **fields: Any) -> dict[str, Any]:
-        self.told.append({"op": op, **fields})
+        self.asked.append({"op": op, **fields})
         await asyncio.Event().wait()
         return {}
 
@@ -38,7 +38,7 @@ def test_a_size_that_is_taken_back_before_there_is_an_answer_is_told_again() -> 
         assert link.lead.resized == {"gpu": 2}, "until there is an answer the own pods have no size that is done"
         link.ask({"op": "resize", "size": 4})
         await asyncio.sleep(0)
-        assert [one["size"] for one in client.told] == [2, 4]
+        assert [one["size"] for one in client.asked] == [2, 4]
         link.close()
 
     asyncio.run(run())

@@ -13,12 +13,11 @@ from mutation import mutated
 
 import seeds
 from headrace.k8s.runtime.steps import Create
-from headrace.minicluster.api.fields import MiniCluster
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster, MiniCluster
 from headrace.minicluster.api.validate import check
 from headrace.minicluster.operator import admission
+from headrace.minicluster.operator.actions import MakeSecret
 from headrace.minicluster.operator.builders import Images, desired, view_image
-from headrace.minicluster.operator.core.actions import MakeSecret
 from headrace.minicluster.operator.core.observed import Observed
 from headrace.minicluster.operator.core.reconcile import Settings, reconcile
 from minicluster.api.broken import everything

@@ -15,8 +15,7 @@ import pytest
 from derived_cases import DERIVED, case_of, document_of
 from differences import ABSENT, Difference, differences, matches, table, without
 
-from headrace.minicluster.api.fields import View
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster, View
 from headrace.minicluster.api.validate import check
 from headrace.minicluster.operator.builders import Images, desired
 

@@ -19,7 +19,7 @@ from headrace.k8s.runtime.admission.rotation import Keeper, Settings
 from headrace.k8s.runtime.admission.server import tls_context, use_pair
 from headrace.k8s.runtime.api import Api
 from headrace.minicluster.api.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
-from headrace.minicluster.operator.operator_names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
+from headrace.minicluster.operator.names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
 from headrace.programs.operator.install import AUTHORITY, Install
 from headrace.programs.operator.package import PACKAGE, kustomize_metrics_api
 from waiting import until_in_loop

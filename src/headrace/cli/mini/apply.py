@@ -37,7 +37,7 @@ def main(options: Namespace) -> int:
         from headrace.k8s.objects.kinds import MINICLUSTERS
         from headrace.minicluster.client import apply
         from headrace.minicluster.client import clusters as client
-        from headrace.minicluster.operator.stale_fields import find_stale_fields, removal
+        from headrace.minicluster.client.apply import find_stale_fields, removal
 
         where, cluster = namespace, None
         if not options.no_wait:

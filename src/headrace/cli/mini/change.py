@@ -120,7 +120,7 @@ def _delete(options: Namespace) -> int:
                 missing += 1
         for one in deleted:
             if not options.no_wait:
-                await client.wait_until_gone(api, one, tell)
+                await client.wait_until_deleted(api, one, tell)
             print(f"MiniCluster/{one.name} deleted")
         return 1 if missing else 0
 

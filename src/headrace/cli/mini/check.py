@@ -46,7 +46,7 @@ def _convert_arguments(parser: Parser) -> None:
 def _convert(options: Namespace) -> int:
     from headrace.flux_jobs.read.convert import convert
     from headrace.k8s.packaging.yaml_text import yaml_text
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     source = load_foreign_file(options.file, options.runtime)
     try:

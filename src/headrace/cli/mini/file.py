@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.cli.common.arguments import Parser
     from headrace.flux_jobs.read.load import Source as ForeignSource
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.validate import Source
 
 
@@ -50,9 +50,9 @@ def refusal(path: str, exc: InvalidMiniCluster) -> CommandError:
 
 def load_file(path: str) -> Source:
     """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
-    from headrace.minicluster.api.mode import Mode
+    from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.plan import make_plan, mode_of
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.shell_text import Mode
     from headrace.minicluster.api.validate import load
 
     try:
@@ -89,7 +89,7 @@ def add_foreign_file(parser: Parser) -> None:
 def load_foreign_file(path: str, runtime: Optional[str]) -> ForeignSource:
     """The cluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
     from headrace.flux_jobs.read.load import load
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     chosen = None if runtime is None else _runtime(runtime)
     try:
@@ -105,7 +105,7 @@ def _runtime(given: str) -> Any:
     """The document of a runtime, by its file or its name. Raises CommandError."""
     from headrace.flux_jobs.read.load import load_runtime
     from headrace.flux_jobs.read.runtimes import BUILT_IN
-    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.fields import InvalidMiniCluster
 
     if given in BUILT_IN and not os.path.exists(given):
         return BUILT_IN[given]

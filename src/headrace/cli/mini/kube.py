@@ -76,7 +76,7 @@ async def follow_until(
     from headrace.flux_jobs.client.jobs import as_minicluster, with_warning
     from headrace.k8s.objects.kinds import MINICLUSTERS
     from headrace.minicluster.client import clusters as client
-    from headrace.minicluster.operator.kinds import KINDS
+    from headrace.minicluster.operator.objects import KINDS
 
     kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
     metadata, last_line = cluster["metadata"], ""

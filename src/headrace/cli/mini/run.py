@@ -30,9 +30,9 @@ def main(options: Namespace) -> int:
 
 
 def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
-    from headrace.minicluster.api.mode import Mode
     from headrace.minicluster.api.plan import make_plan
     from headrace.minicluster.api.pod_names import of_minicluster, on_one_machine
+    from headrace.minicluster.api.shell_text import Mode
     from headrace.minicluster.api.unapplied import not_applied
     from headrace.minicluster.run.local import StartError, run
 

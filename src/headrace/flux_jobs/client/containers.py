@@ -23,7 +23,7 @@ from headrace.minicluster.api.pod_plan import KILLED
 from headrace.minicluster.client.clusters import OVER, NotFoundError, ended, find, progress, status_of
 from headrace.minicluster.operator import names
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.phases import INVALID
+from headrace.minicluster.operator.names import INVALID
 
 Object = dict[str, Any]
 

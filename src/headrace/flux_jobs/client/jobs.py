@@ -12,7 +12,7 @@ from headrace.k8s.objects.conditions import has_ended, is_suspended, job_end
 from headrace.k8s.objects.kinds import EVENTS, JOBS
 from headrace.k8s.runtime.api import Api, ApiError
 from headrace.minicluster.client.clusters import NotFoundError
-from headrace.minicluster.operator.core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
+from headrace.minicluster.operator.names import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
 
 from ..operator import names
 from ..operator.objects import parallelism

@@ -20,8 +20,8 @@ from headrace.k8s.runtime.events import Report
 from headrace.k8s.runtime.watches import Selection
 from headrace.k8s.runtime.writes import Taken
 from headrace.minicluster.api.pod_plan import PodPlan
+from headrace.minicluster.operator.actions import Executor
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.execute import Executor
 from headrace.minicluster.operator.keys import fresh_keys
 from headrace.minicluster.operator.links import Keys, Links, address_of, link_keys
 
@@ -84,7 +84,7 @@ class ForeignClusters:
             forget=lambda key: self._forget_absent(), workers=WORKERS,
         )  # fmt: skip
         self.jobs = self.controller.objects
-        self._executor = Executor(self.api, JOBS, self._seen, self.links.tell, self._secret_of)
+        self._executor = Executor(self.api, JOBS, self._seen, self.links.ask, self._secret_of)
 
     # --- changes, and the Jobs that they concern
 

@@ -14,11 +14,13 @@ from msgspec import structs
 
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.k8s.objects.kinds import JOBS
-from headrace.minicluster.api.mode import Mode
 from headrace.minicluster.api.plan import DEFAULT_OUTPUT, TOPOLOGY, hosts_of
 from headrace.minicluster.api.pod_plan import PLAN_FILE, PodPlan, decode, encode
+from headrace.minicluster.api.shell_text import Mode
+from headrace.minicluster.operator.builders.services import headless
 from headrace.minicluster.operator.keys import Keys, secret_of, texts
 from headrace.minicluster.operator.names import MANAGED_BY, MANAGER
+from headrace.minicluster.operator.objects import controlled_by
 
 from ..read.cluster import OUR_MOUNTS, PROCS_VARIABLE, ForeignCluster
 from ..read.field import Field
@@ -142,17 +144,7 @@ def changed_plan(pod_plan: PodPlan) -> Object:
 
 def service(job: Object) -> Object:
     """The headless Service (v1) by which the pods find each other before they are ready."""
-    spec = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": {names.ID_LABEL: id_of(job)},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _owned(job, names.service(id_of(job))),
-        "spec": spec,
-    }
+    return headless(_owned(job, names.service(id_of(job))), {names.ID_LABEL: id_of(job)})
 
 
 def has_own_service(job: Object) -> bool:
@@ -163,13 +155,9 @@ def has_own_service(job: Object) -> bool:
 
 def _owned(job: Object, name: str) -> Object:
     meta = job["metadata"]
-    owner = {
-        **{"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": meta["name"], "uid": meta["uid"]},
-        **{"controller": True, "blockOwnerDeletion": True},
-    }
     return {
         "name": name,
         "namespace": meta.get("namespace", ""),
         "labels": {names.ID_LABEL: id_of(job), MANAGED_BY: MANAGER},
-        "ownerReferences": [owner],
+        "ownerReferences": [controlled_by(JOBS.api_version, JOBS.kind, meta["name"], meta["uid"])],
     }

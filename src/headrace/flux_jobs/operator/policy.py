@@ -16,12 +16,12 @@ from headrace.k8s.objects.quantities import quantity
 from headrace.k8s.packaging.images import UNPRIVILEGED
 from headrace.minicluster.api.fields import QUANTITY
 from headrace.minicluster.api.pod_plan import NAMESPACE_VARIABLE
-from headrace.minicluster.operator.builders.containers import COPY
-from headrace.minicluster.operator.builders.images import Images
+from headrace.minicluster.operator.builders.containers import NAMESPACE
+from headrace.minicluster.operator.builders.images import Images, image_mount, image_volume, least_privileged, view_copy
 from headrace.minicluster.operator.builders.jobs import REPLACEMENT_POLICY, SUCCESS_POLICY, default_failure_policy
-from headrace.minicluster.operator.builders.records import without_unset
-from headrace.minicluster.operator.builders.volumes import image_mount, image_volume, secret_volume
+from headrace.minicluster.operator.builders.volumes import secret_volume
 from headrace.minicluster.operator.names import RUNNER
+from headrace.minicluster.operator.objects import without_unset
 
 from ..read.cluster import ForeignCluster
 from ..read.field import Field, InvalidForeign, kind_of, written
@@ -34,7 +34,6 @@ Object = dict[str, Any]
 # Secret and Service have their names of it.
 _ID = re.compile(rf"[0-9a-f]{{{names.ID_LENGTH}}}\Z")
 _COMMAND = [RUNNER, names.MODE]
-_NAMESPACE = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 _SHARED_MEMORY = "/dev/shm"
 _NODE = "kubernetes.io/hostname"
 _TERMS = {
@@ -174,7 +173,7 @@ def _broker(container: Field, mounts: list[Object]) -> Object:
         container,
         command=list(_COMMAND),
         args=[*_values(container["command"]), *_values(container["args"])],
-        env=[*_values(container["env"]), _NAMESPACE],
+        env=[*_values(container["env"]), NAMESPACE],
         volumeMounts=[*_values(container["volumeMounts"]), *mounts],
     )
 
@@ -247,16 +246,9 @@ def view_resources(broker: Field) -> Object:
 
 def _view_copy(pod: Field, broker: Field, image: str) -> Object:
     """The init container that copies the view."""
-    fields = {
-        "name": names.VIEW_CONTAINER,
-        "image": image,
-        "command": list(COPY),
-        "imagePullPolicy": "IfNotPresent",
-        "resources": view_resources(broker),
-        "securityContext": _restricted(pod["securityContext"], broker["securityContext"]),
-        "volumeMounts": [_view_mount()],
-    }
-    return without_unset(fields)
+    context = _restricted(pod["securityContext"], broker["securityContext"])
+    resources = view_resources(broker)
+    return view_copy(names.VIEW_CONTAINER, image, [_view_mount()], security_context=context, resources=resources)
 
 
 def _restricted(pod: Field, container: Field) -> Object:
@@ -265,17 +257,14 @@ def _restricted(pod: Field, container: Field) -> Object:
     """
     user = container["runAsUser"] if container["runAsUser"].given else pod["runAsUser"]
     profile = container["seccompProfile"].mapping() or pod["seccompProfile"].mapping()
-    own = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
+    identity = {
         "runAsGroup": container["runAsGroup"].value,
         "runAsNonRoot": True,
         "runAsUser": user.number(UNPRIVILEGED, 0) or UNPRIVILEGED if user.given else None,
         "seLinuxOptions": container["seLinuxOptions"].value,
         "seccompProfile": profile if profile.get("type") in ("RuntimeDefault", "Localhost") else _DEFAULT_PROFILE,
     }
-    return without_unset(own)
+    return {**least_privileged(without_unset(identity)), "readOnlyRootFilesystem": True}
 
 
 def _apart(affinity: Field, spread: Spread, cluster_id: str) -> Object:

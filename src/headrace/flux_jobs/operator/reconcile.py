@@ -16,10 +16,10 @@ from headrace.k8s.objects.kinds import JOBS, SECRETS, SERVICES
 from headrace.k8s.runtime.events import Report
 from headrace.k8s.runtime.steps import Create, Patch
 from headrace.minicluster.api.pod_plan import PodPlan
+from headrace.minicluster.operator.actions import LeadRequest, MakeSecret, Step
 from headrace.minicluster.operator.core import pods
-from headrace.minicluster.operator.core.actions import MakeSecret, Step, Tell
-from headrace.minicluster.operator.core.annotations import annotations_of
 from headrace.minicluster.operator.core.observed import Lead
+from headrace.minicluster.operator.objects import annotations_of
 
 from ..read.cluster import LABEL_KEY, LABEL_VALUE
 from ..read.field import InvalidForeign
@@ -133,7 +133,7 @@ def _resize(observed: Observed, plan: PodPlan) -> list[Step]:
     if observed.is_first and not lead.resized and plan.size == objects.hosts_in(plan):
         # The instance has begun with all of its hosts.
         return []
-    return [Tell({"op": "resize", "size": plan.size})]
+    return [LeadRequest({"op": "resize", "size": plan.size})]
 
 
 def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Report, ...], float | None, bool]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from headrace.k8s.objects.problems import Problem
-from headrace.minicluster.api.fields import API_VERSION, KIND, Container, Pod, Record, Spec, Volume
-from headrace.minicluster.api.problems import InvalidMiniCluster
-from headrace.minicluster.api.validate import check, declared
+from headrace.minicluster.api.declarations import FieldType, fields_of
+from headrace.minicluster.api.fields import API_VERSION, KIND, Container, InvalidMiniCluster, Pod, Record, Spec, Volume
+from headrace.minicluster.api.validate import check
 
 from . import trainjob
 from .cluster import ForeignCluster, expand
@@ -239,21 +238,19 @@ def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
 
 def _copy(source: Field, into: dict[str, Any], record: type[Record], keys: tuple[str, ...], lost: list[str]) -> None:
     """Copy the given members to those of a MiniCluster's record that have the same names."""
-    hints, known = declared(record)
+    known = fields_of(record)
     for key in keys:
-        value = _placed(source[key], hints[known[key].name], lost)
+        value = _placed(source[key], known[key].type, lost)
         if value not in (None, {}):
             into[key] = value
 
 
-def _placed(given: Field, hint: Any, lost: list[str]) -> Any:
+def _placed(given: Field, kind: FieldType, lost: list[str]) -> Any:
     """A value as a MiniCluster's field of this type holds it: without the members that its records lack."""
-    if get_origin(hint) in (UnionType, Union):
-        hint = get_args(hint)[0]
-    if get_origin(hint) is list and isinstance(given.value, list):
-        return [_placed(item, get_args(hint)[0], lost) for item in given.items()]
-    if not isinstance(given.value, dict) or not isinstance(hint, type) or not issubclass(hint, Record):
+    if kind.kind is list and kind.item and isinstance(given.value, list):
+        return [_placed(item, kind.item, lost) for item in given.items()]
+    if not isinstance(given.value, dict) or not issubclass(kind.kind, Record):
         return given.value
-    hints, known = declared(hint)
+    known = fields_of(kind.kind)
     lost += given.members_but(tuple(known))
-    return {key: _placed(given[key], hints[known[key].name], lost) for key in given.value if key in known}
+    return {key: _placed(given[key], known[key].type, lost) for key in given.value if key in known}

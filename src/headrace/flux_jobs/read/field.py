@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.k8s.objects.problems import Problem
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 
 INT32 = 2**31
 

@@ -11,8 +11,7 @@ import enum
 from msgspec import Struct
 
 from headrace.minicluster.api.documents import documents
-from headrace.minicluster.api.fields import MOST_PODS, QUANTITY, QUEUE_POLICIES
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import MOST_PODS, QUANTITY, QUEUE_POLICIES, InvalidMiniCluster
 
 from .field import Field, kind_of, written
 

@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import structs
 
 from headrace.formats.spec import jobspec_build
-from headrace.minicluster.api.mode import Mode
 from headrace.minicluster.api.plan import DEFAULT_OUTPUT, Plan, hosts_of
 from headrace.minicluster.api.pod_names import ADDRESS, PodNames
+from headrace.minicluster.api.shell_text import Mode
 
 from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field
@@ -70,11 +70,13 @@ def unresolved(cluster: ForeignCluster, *, local: bool) -> list[str]:
     names, variables = _pod_names(cluster), _variables(cluster, _LEAD, local)
     given = {one.name: one.value for one in cluster.environment}
     absent = set() if local else _left_to_torch(cluster, variables)
-    texts = {name: names.left(value, given.get(name, "")) for name, value in variables.items() if name not in absent}
+    texts = {
+        name: names.first_name_in(value, given.get(name, "")) for name, value in variables.items() if name not in absent
+    }
     first = len(_container(cluster)["command"].items())
     for index, word in enumerate(words(cluster, local=local)):
         place = f"command[{index}]" if index < first else f"args[{index - first}]"
-        texts[place] = names.left(word, cluster.argv[index])
+        texts[place] = names.first_name_in(word, cluster.argv[index])
     return [f"{place} ({pod})" for place, pod in texts.items() if pod]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .kinds import Kind
@@ -22,12 +22,6 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.rule}" if self.path else self.rule
-
-
-def check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """A problem unless `value` is one of `choices`, or "" (not given)."""
-    if value and value not in choices:
-        yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")
 
 
 def refusal(kind: Kind, name: str, problems: Iterable[Problem]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from yaml.composer import Composer
 
 from headrace.k8s.objects.problems import Problem
 
-from .problems import InvalidMiniCluster
+from .fields import InvalidMiniCluster
 
 # Characters. An object in a request to etcd has at most 1.5 MiB ("System limits" of etcd's documentation); a file may
 # also have comments.

@@ -6,18 +6,21 @@ if the object is given: `flux` absent is None, `flux: {}` has a connect timeout 
 brokers), times are seconds, quantities are Kubernetes quantities (text or whole numbers).
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here, once: as text, each reader would evaluate them (msgspec, `declarations`), which takes
+# longer than to import this file.
 import re
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
+
+from headrace.k8s.objects.problems import Problem
+
+from .declarations import Bounds, Effect, Format, Items, Length, OneOf, StoredDefault, Support
 
 API_VERSION = "flux-framework.org/v1alpha2"
 KIND = "MiniCluster"
 
-INT64 = 2**63
 MOST_ID = 2**31 - 1
 # The limit of an Indexed Job (batch/v1 JobSpec, parallelism).
 MOST_PODS = 100_000
@@ -30,51 +33,29 @@ QUANTITY = re.compile(
     r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
 
-# Annotations of types for the schema: Meta.title is the format, which validation reads, too; Meta.extra_json_schema is
-# for the CRD alone. The rules in `validate` and beside it check the same bounds.
-Int64 = Annotated[int, Meta(title="int64")]
-Quantity = Annotated[str, Meta(title="quantity")]
-# A bool with a default that the API server writes into the stored object.
-Switch = Annotated[bool, Meta(title="bool", extra_json_schema={"default": False})]
-Natural = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0})]
-Positive = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1})]
-# A number of pods; and one for which 0 means the value of another field.
-Size = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": MOST_PODS})]
-SizeOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": MOST_PODS})]
-Natural64 = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0})]
-Port = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": 65535})]
-# A port for which 0 means the default.
-PortOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 65535})]
-LogLevel = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 7})]
-UserId = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0, "maximum": MOST_ID})]
-
-# The values of fields with a closed set of values; "" means not given.
-PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-RESTART_POLICIES = ("OnFailure", "Never")
-DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default")
+# The values of a field that other kinds of objects have, too.
 QUEUE_POLICIES = ("fcfs", "easy", "hybrid", "conservative")
-PROC_MOUNTS = ("Default", "Unmasked")
-SECCOMP_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
-TOLERATION_OPERATORS = ("Exists", "Equal")
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-GROUP_CHANGE_POLICIES = ("OnRootMismatch", "Always")
-FAILURE_ACTIONS = ("FailJob", "Ignore", "Count")
-EXIT_OPERATORS = ("In", "NotIn")
-CONDITION_STATUSES = ("True", "False", "Unknown")
 
-
-def _one_of(*values: str) -> Meta:
-    return Meta(title="text", extra_json_schema={"enum": list(values)})
-
-
-def _at_most(length: int) -> Meta:
-    return Meta(title="text", extra_json_schema={"maxLength": length})
-
-
-# These bounds let the API server estimate the cost of CEL rules; real files have far fewer.
+# Bounds on containers, groups and names let the API server estimate the cost of CEL rules; real files have far fewer.
 MOST_CONTAINERS = 64
-MOST_NAME = 63
 MOST_GROUPS = 64
+MOST_NAME = 63
+
+_AS_A_JOB = "as many pods as a Job can have at a time"
+Quantity = Annotated[str, Format.QUANTITY]
+# A bool with a default that the API server writes into the stored object.
+Switch = Annotated[bool, StoredDefault(False)]
+Natural = Annotated[int, Bounds(0)]
+Positive = Annotated[int, Bounds(1)]
+# A number of pods; and one for which 0 means the value of another field.
+Size = Annotated[int, Bounds(1, MOST_PODS, reason=_AS_A_JOB)]
+SizeOrDefault = Annotated[int, Bounds(0, MOST_PODS, reason=_AS_A_JOB)]
+Natural64 = Annotated[int, Format.INT64, Bounds(0)]
+Port = Annotated[int, Bounds(1, 65535)]
+# A port for which 0 means the default.
+PortOrDefault = Annotated[int, Bounds(0, 65535)]
+LogLevel = Annotated[int, Bounds(0, 7, least_means="emergency", most_means="debug")]
+UserId = Annotated[int, Format.INT64, Bounds(0, MOST_ID)]
 
 
 class Record(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -82,91 +63,95 @@ class Record(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
 
 
 class SeLinuxOptions(Record, frozen=True):
-    level: str = ""
-    role: str = ""
-    type: str = ""
-    user: str = ""
+    level: Annotated[str, "SELinux level."] = ""
+    role: Annotated[str, "SELinux role."] = ""
+    type: Annotated[str, "SELinux type."] = ""
+    user: Annotated[str, "SELinux user."] = ""
 
 
 class SeccompProfile(Record, frozen=True):
-    type: Annotated[str, _one_of(*SECCOMP_TYPES)]
-    localhost_profile: str = ""
+    type: Annotated[str, "Kind of profile.", OneOf(("Localhost", "RuntimeDefault", "Unconfined"), optional=False)]
+    localhost_profile: Annotated[str, "File of the profile on the node, with type Localhost."] = ""
 
 
 class WindowsOptions(Record, frozen=True):
-    gmsa_credential_spec: str = ""
-    gmsa_credential_spec_name: str = ""
-    host_process: bool | None = None
-    run_as_user_name: str = ""
+    gmsa_credential_spec: Annotated[str, "Credential specification of the group managed service account."] = ""
+    gmsa_credential_spec_name: Annotated[str, "Name of that credential specification."] = ""
+    host_process: Annotated[bool | None, "Run as a process of the host."] = None
+    run_as_user_name: Annotated[str, "User name of the processes."] = ""
 
 
 class Capabilities(Record, frozen=True):
-    add: list[str] = []
-    drop: list[str] = []
+    add: Annotated[list[str], "Capabilities to add."] = []
+    drop: Annotated[list[str], "Capabilities to drop."] = []
 
 
 class SecurityContext(Record, frozen=True):
     """The security context of a container."""
 
-    allow_privilege_escalation: bool | None = None
-    capabilities: Capabilities | None = None
-    privileged: bool | None = None
-    proc_mount: Annotated[str, _one_of("", *PROC_MOUNTS)] | None = None
-    read_only_root_filesystem: bool | None = None
-    run_as_group: UserId | None = None
-    run_as_non_root: bool | None = None
-    run_as_user: UserId | None = None
-    se_linux_options: SeLinuxOptions | None = None
-    seccomp_profile: SeccompProfile | None = None
-    windows_options: WindowsOptions | None = None
+    allow_privilege_escalation: Annotated[bool | None, "Processes may gain more privileges than their parent."] = None
+    capabilities: Annotated[Capabilities | None, "Capabilities to add and drop."] = None
+    privileged: Annotated[bool | None, "Run privileged."] = None
+    proc_mount: Annotated[str | None, "How /proc is mounted.", OneOf(("Default", "Unmasked"))] = None
+    read_only_root_filesystem: Annotated[bool | None, "The container's own file system is read-only."] = None
+    run_as_group: Annotated[UserId | None, "Group id of the processes."] = None
+    run_as_non_root: Annotated[bool | None, "Refuse to run as root."] = None
+    run_as_user: Annotated[UserId | None, "User id of the processes."] = None
+    se_linux_options: Annotated[SeLinuxOptions | None, "SELinux labels."] = None
+    seccomp_profile: Annotated[SeccompProfile | None, "Seccomp profile."] = None
+    windows_options: Annotated[WindowsOptions | None, "Settings for Windows nodes."] = None
 
 
 class Sysctl(Record, frozen=True):
-    name: str
-    value: str
+    name: Annotated[str, "Name of the setting."]
+    value: Annotated[str, "Its value."]
 
 
 class PodSecurityContext(Record, frozen=True):
     """The security context of a whole pod."""
 
-    fs_group: UserId | None = None
-    fs_group_change_policy: Annotated[str, _one_of("", *GROUP_CHANGE_POLICIES)] | None = None
-    run_as_group: UserId | None = None
-    run_as_non_root: bool | None = None
-    run_as_user: UserId | None = None
-    se_linux_options: SeLinuxOptions | None = None
-    seccomp_profile: SeccompProfile | None = None
-    supplemental_groups: list[UserId] = []
-    sysctls: list[Sysctl] = []
-    windows_options: WindowsOptions | None = None
+    fs_group: Annotated[UserId | None, "Group id that volumes belong to."] = None
+    fs_group_change_policy: Annotated[
+        str | None, "When the owners of a volume's files are changed.", OneOf(("OnRootMismatch", "Always"))
+    ] = None
+    run_as_group: Annotated[UserId | None, "Group id of the processes."] = None
+    run_as_non_root: Annotated[bool | None, "Refuse to run as root."] = None
+    run_as_user: Annotated[UserId | None, "User id of the processes."] = None
+    se_linux_options: Annotated[SeLinuxOptions | None, "SELinux labels."] = None
+    seccomp_profile: Annotated[SeccompProfile | None, "Seccomp profile."] = None
+    supplemental_groups: Annotated[list[UserId], "Further group ids of the processes."] = []
+    sysctls: Annotated[list[Sysctl], "Kernel settings of the pod."] = []
+    windows_options: Annotated[WindowsOptions | None, "Settings for Windows nodes."] = None
 
 
 class Resources(Record, frozen=True):
-    limits: dict[str, Quantity] = {}
-    requests: dict[str, Quantity] = {}
+    limits: Annotated[dict[str, Quantity], "Most of each resource, by name."] = {}
+    requests: Annotated[dict[str, Quantity], "What is set aside of each resource, by name."] = {}
 
 
 class Commands(Record, frozen=True):
     """Shell text for the steps of a start; `plan` defines their order."""
 
-    init: str = ""
-    pre: str = ""
-    broker_pre: str = ""
-    worker_pre: str = ""
-    service_pre: str = ""
-    prefix: str = ""
-    script: str = ""
-    post: str = ""
+    init: Annotated[str, "First of all, on each pod."] = ""
+    pre: Annotated[str, "Before the broker, on each pod."] = ""
+    broker_pre: Annotated[str, "Before the broker, on the lead."] = ""
+    worker_pre: Annotated[str, "Before the broker, on the followers."] = ""
+    service_pre: Annotated[str, "Before the command of a container beside the one that runs Flux."] = ""
+    prefix: Annotated[str, "Words before the command that starts the job."] = ""
+    script: Annotated[
+        str, "A script to run instead of the command. $NAME is filled in before it runs; \\$NAME is its own."
+    ] = ""
+    post: Annotated[str, "After the job."] = ""
 
 
 class LifeCycle(Record, frozen=True):
-    post_start_exec: str = ""
-    pre_stop_exec: str = ""
+    post_start_exec: Annotated[str, "Command to run when the container has started."] = ""
+    pre_stop_exec: Annotated[str, "Command to run before the container is stopped."] = ""
 
 
 class SecretKey(Record, frozen=True):
-    name: str
-    key: str
+    name: Annotated[str, "Name of the Secret."]
+    key: Annotated[str, "Key in the Secret."]
 
 
 class Volume(Record, frozen=True):
@@ -174,53 +159,70 @@ class Volume(Record, frozen=True):
     source.
     """
 
-    path: str = ""
-    read_only: Switch = False
-    csi_driver: str = ""
-    csi_driver_attributes: dict[str, str] = {}
-    secret_name: str = ""
-    empty_dir: Switch = False
-    empty_dir_medium: str = ""
-    empty_dir_size_limit: str = ""
-    host_path: str = ""
-    config_map_name: str = ""
-    items: dict[str, str] = {}
-    claim_name: str = ""
+    path: Annotated[str, "Where the volume appears in the container."] = ""
+    read_only: Annotated[Switch, "Mount it read-only."] = False
+    csi_driver: Annotated[str, "A CSI driver that provides the volume."] = ""
+    csi_driver_attributes: Annotated[dict[str, str], "Attributes for the CSI driver."] = {}
+    secret_name: Annotated[str, "The Secret whose keys are files of the volume."] = ""
+    empty_dir: Annotated[Switch, "An empty folder, at /dev/shm unless path names another place."] = False
+    empty_dir_medium: Annotated[str, "Memory for a folder in memory."] = ""
+    empty_dir_size_limit: Annotated[str, "The largest size of the empty folder, a quantity such as 2Gi."] = ""
+    host_path: Annotated[str, "A folder of the node."] = ""
+    config_map_name: Annotated[str, "The ConfigMap whose keys are files of the volume."] = ""
+    items: Annotated[
+        dict[str, str], "Keys of the ConfigMap and the files that they become; all keys unless it is given."
+    ] = {}
+    claim_name: Annotated[str, "A PersistentVolumeClaim."] = ""
 
 
 class Container(Record, frozen=True):
     """A sidecar, a service, or (runFlux) the container in which the broker and the job run."""
 
-    name: Annotated[str, _at_most(MOST_NAME)] = ""
-    image: str = DEFAULT_IMAGE
-    image_pull_policy: Annotated[str, _one_of("", *PULL_POLICIES)] = ""
-    image_pull_secret: str = ""
-    pull_always: Switch = False
-    command: str = ""
-    commands: Commands | None = None
-    working_dir: str = ""
-    environment: dict[str, str] = {}
-    secrets: dict[str, SecretKey] = {}
-    run_flux: bool = False
-    launcher: bool = False
-    batch: bool = False
-    batch_raw: bool = False
-    logs: str = ""
-    no_wrap_entrypoint: bool = False
-    ports: list[Port] = []
-    life_cycle: LifeCycle | None = None
-    resources: Resources | None = None
-    security_context: SecurityContext | None = None
-    volumes: dict[str, Volume] = {}
+    name: Annotated[
+        str,
+        "Name of the container; the one that runs Flux is named like the MiniCluster.",
+        Length(MOST_NAME),
+        Support.LOCAL,
+    ] = ""
+    image: Annotated[str, "The image."] = DEFAULT_IMAGE
+    image_pull_policy: Annotated[
+        str, "When the image is pulled (core/v1 Container).", OneOf(("Always", "IfNotPresent", "Never"))
+    ] = ""
+    image_pull_secret: Annotated[str, "The Secret that the image is pulled with."] = ""
+    pull_always: Annotated[Switch, "Pull the image each time; imagePullPolicy goes before it."] = False
+    command: Annotated[
+        str, "The job, as a line for the shell; with batch, a job each line (\\$NAME is the job's own).", Support.LOCAL
+    ] = ""
+    commands: Annotated[Commands | None, "Text for the shell at the stations of a start.", Support.LOCAL] = None
+    working_dir: Annotated[str, "The folder that the job starts in.", Support.LOCAL] = ""
+    environment: Annotated[dict[str, str], "Environment variables.", Support.LOCAL] = {}
+    secrets: Annotated[dict[str, SecretKey], "Environment variables whose values are keys of Secrets."] = {}
+    run_flux: Annotated[bool, "This container runs Flux; not needed where it is the only one.", Support.LOCAL] = False
+    launcher: Annotated[bool, "The command submits its jobs by itself, such as a workflow tool.", Support.LOCAL] = False
+    batch: Annotated[bool, "Each line of the command is a job.", Support.LOCAL] = False
+    batch_raw: Annotated[
+        bool, "The lines of a batch are run as they are: they submit by themselves.", Support.LOCAL
+    ] = False
+    logs: Annotated[
+        str, "The folder for the output files of a batch, best on a volume; else /tmp/fluxout.", Support.LOCAL
+    ] = ""
+    no_wrap_entrypoint: Annotated[bool, "Run the image's own entry point as it is."] = False
+    ports: Annotated[
+        list[Port], "Ports of this container; a container beside the one that runs Flux gets a Service for them."
+    ] = []
+    life_cycle: Annotated[LifeCycle | None, "Commands at the start and before the end of the container."] = None
+    resources: Annotated[Resources | None, "What the container requests and is limited to."] = None
+    security_context: Annotated[SecurityContext | None, "Security context of the container (core/v1)."] = None
+    volumes: Annotated[dict[str, Volume], "Volumes of this container by name."] = {}
 
 
 class LeadBroker(Record, frozen=True):
     """The broker of another MiniCluster that leads this one; a port of 0 is the default, as in the Flux Operator."""
 
-    address: str
-    name: str
-    size: Size
-    port: PortOrDefault = DEFAULT_PORT
+    address: Annotated[str, "Host name of the broker that leads, in another cluster."]
+    name: Annotated[str, "Name of the MiniCluster that leads."]
+    size: Annotated[Size, "Size of the MiniCluster that leads."]
+    port: Annotated[PortOrDefault, "Port of the broker that leads; 0 is the default."] = DEFAULT_PORT
 
     def __post_init__(self) -> None:
         if self.port == 0:
@@ -230,14 +232,16 @@ class LeadBroker(Record, frozen=True):
 class BurstCluster(Record, frozen=True):
     """Hosts of another cluster that may join; `size` 0 means `spec.size`."""
 
-    name: str = ""
-    size: SizeOrDefault = 0
+    name: Annotated[str, "Name of a cluster that may join; burst-0 and on unless it is given."] = ""
+    size: Annotated[
+        int, "How many hosts it has; 0 is spec.size.", Bounds(0, MOST_PODS, least_means="spec.size", reason=_AS_A_JOB)
+    ] = 0
 
 
 class Bursting(Record, frozen=True):
-    clusters: list[BurstCluster] = []
-    hostlist: str = ""
-    lead_broker: LeadBroker | None = None
+    clusters: Annotated[list[BurstCluster], "Further clusters whose hosts may join."] = []
+    hostlist: Annotated[str, "All hosts that may join, instead of those of this MiniCluster (RFC 29)."] = ""
+    lead_broker: Annotated[LeadBroker | None, "The broker of another cluster that leads this one."] = None
 
 
 class View(Record, frozen=True):
@@ -246,16 +250,18 @@ class View(Record, frozen=True):
     An empty name, image or path is the default, as in the Flux Operator.
     """
 
-    name: str = DEFAULT_VIEW_NAME
-    image: str = DEFAULT_VIEW_IMAGE
-    disable: Switch = False
-    image_pull_secret: str = ""
-    mount_path: str = DEFAULT_VIEW_PATH
-    pull_always: Switch = False
-    python_path: str = ""
-    resources: Resources | None = None
-    security_context: SecurityContext | None = None
-    working_dir: str = ""
+    name: Annotated[str, "Name of the init container and of the volume that bring Flux."] = DEFAULT_VIEW_NAME
+    image: Annotated[str, "The image that brings Flux; Headrace's own stands in for the well-known ones."] = (
+        DEFAULT_VIEW_IMAGE
+    )
+    disable: Annotated[Switch, "Bring no Flux: the container's image has its own."] = False
+    image_pull_secret: Annotated[str, "The Secret that the image is pulled with."] = ""
+    mount_path: Annotated[str, "Where configuration and links appear in the containers."] = DEFAULT_VIEW_PATH
+    pull_always: Annotated[Switch, "Pull the image each time."] = False
+    python_path: Annotated[str, "PYTHONPATH for the commands."] = ""
+    resources: Annotated[Resources | None, "What the init container requests and is limited to."] = None
+    security_context: Annotated[SecurityContext | None, "Security context of the init container (core/v1)."] = None
+    working_dir: Annotated[str, "Working directory of the init container."] = ""
 
     def __post_init__(self) -> None:
         defaults = {"name": DEFAULT_VIEW_NAME, "image": DEFAULT_VIEW_IMAGE, "mount_path": DEFAULT_VIEW_PATH}
@@ -265,71 +271,98 @@ class View(Record, frozen=True):
 
 
 class SchedulerOptions(Record, frozen=True):
-    queue_policy: Annotated[str, _one_of("", *QUEUE_POLICIES)] = ""
-    simple: bool = False
+    queue_policy: Annotated[str, "The order in which waiting jobs start.", OneOf(QUEUE_POLICIES)] = ""
+    simple: Annotated[bool, "Use Flux's simple scheduler."] = False
 
 
 class Flux(Record, frozen=True):
-    arch: str = ""
-    broker_config: str = ""
-    bursting: Bursting | None = None
-    complete_workers: bool = False
-    connect_timeout: str = "5s"
-    container: View | None = None
-    curve_cert: str = ""
-    disable_socket: bool = False
-    environment: dict[str, str] = {}
-    log_level: LogLevel = 6
-    minimal_service: bool = False
-    munge_secret: str = ""
-    no_wait_socket: bool = False
-    option_flags: str = ""
-    scheduler: SchedulerOptions | None = None
-    submit_command: str = ""
-    topology: str = ""
-    wrap: str = ""
+    arch: Annotated[str, "Accepted and without effect."] = ""
+    broker_config: Annotated[
+        str,
+        "The brokers' configuration (TOML) instead of the one that the operator makes.",
+        Effect.RELOADS,
+        Support.LOCAL,
+    ] = ""
+    bursting: Annotated[Bursting | None, "Hosts beyond this cluster."] = None
+    complete_workers: Annotated[bool, "Followers complete when their broker first ends."] = False
+    connect_timeout: Annotated[
+        str, "How long a broker tries to reach its parent, a duration; empty for the broker's own.", Support.LOCAL
+    ] = "5s"
+    container: Annotated[View | None, "The container that brings Flux into the image."] = None
+    curve_cert: Annotated[
+        str, "The certificate of the instance, as `flux keygen` makes one; a fresh one unless it is given."
+    ] = ""
+    disable_socket: Annotated[bool, "Make no socket at a known path."] = False
+    environment: Annotated[dict[str, str], "Environment variables for the job.", Support.LOCAL] = {}
+    log_level: Annotated[LogLevel, "What brokers print: 0 (emergency) to 7 (debug).", Support.LOCAL] = 6
+    minimal_service: Annotated[bool, "A Service with the lead's port in place of one without an address."] = False
+    munge_secret: Annotated[str, "Accepted and without effect."] = ""
+    no_wait_socket: Annotated[
+        bool, "Containers beside the one that runs Flux begin at once, before the instance takes jobs."
+    ] = False
+    option_flags: Annotated[str, "Further options of flux submit.", Support.LOCAL] = ""
+    scheduler: Annotated[SchedulerOptions | None, "Options of the scheduler.", Support.LOCAL] = None
+    submit_command: Annotated[str, "What submits the job, instead of flux submit.", Support.LOCAL] = ""
+    topology: Annotated[str, "Shape of the tree of brokers, such as kary:2.", Support.LOCAL] = ""
+    wrap: Annotated[str, "A command that starts the brokers, such as strace; commas stand between its words."] = ""
 
 
 class Logging(Record, frozen=True):
-    debug: Switch = False
-    quiet: Switch = False
-    strict: Switch = False
-    timed: Switch = False
-    zeromq: Switch = False
+    debug: Annotated[Switch, "Submit with all details."] = False
+    quiet: Annotated[Switch, "Print nothing but the job's output."] = False
+    strict: Annotated[Switch, "A failing command before or after the job ends the cluster."] = False
+    timed: Annotated[Switch, "Print FLUXTIME lines with the times of the job and of the instance."] = False
+    zeromq: Annotated[Switch, "Brokers log what becomes of the connections between them, at level 7 (logLevel)."] = (
+        False
+    )
 
 
 class Network(Record, frozen=True):
-    disable_affinity: bool = False
-    headless_name: str = ""
+    disable_affinity: Annotated[bool, "Leave out the rules that spread the pods over nodes."] = False
+    headless_name: Annotated[
+        str, "Name of the Service that gives pods their names; the MiniCluster's unless it is given."
+    ] = ""
 
 
 class Toleration(Record, frozen=True):
-    effect: Annotated[str, _one_of("", *TAINT_EFFECTS)] = ""
-    key: str = ""
-    operator: Annotated[str, _one_of("", *TOLERATION_OPERATORS)] = ""
-    value: str = ""
+    effect: Annotated[
+        str, "The effect of the taint; empty is all.", OneOf(("NoSchedule", "PreferNoSchedule", "NoExecute"))
+    ] = ""
+    key: Annotated[str, "The key of the taint; empty, with operator Exists, is all."] = ""
+    operator: Annotated[str, "Equal (unless it is given) or Exists.", OneOf(("Exists", "Equal"))] = ""
+    value: Annotated[str, "The value of the taint, with operator Equal."] = ""
 
 
 class Pod(Record, frozen=True):
-    annotations: dict[str, str] = {}
-    labels: dict[str, str] = {}
-    automount_service_account_token: bool = False
-    dns_policy: Annotated[str, _one_of("", *DNS_POLICIES)] = ""
-    host_ipc: bool = field(name="hostIPC", default=False)
-    host_pid: bool = field(name="hostPID", default=False)
-    node_affinity: dict[str, list[str]] = {}
-    node_selector: dict[str, str] = {}
-    resources: dict[str, Quantity] = {}
-    restart_policy: Annotated[str, _one_of("", *RESTART_POLICIES)] = ""
-    runtime_class_name: str = ""
-    scheduler_name: str = ""
-    security_context: PodSecurityContext | None = None
-    service_account_name: str = ""
-    tolerations: list[Toleration] = []
+    annotations: Annotated[dict[str, str], "Annotations of the pods."] = {}
+    labels: Annotated[dict[str, str], "Labels of the pods."] = {}
+    automount_service_account_token: Annotated[bool, "Give the pods a token for the API server."] = False
+    dns_policy: Annotated[
+        str, "DNS policy (core/v1 PodSpec).", OneOf(("ClusterFirst", "ClusterFirstWithHostNet", "Default"))
+    ] = ""
+    host_ipc: Annotated[bool, "Use the IPC namespace of the node."] = field(name="hostIPC", default=False)
+    host_pid: Annotated[bool, "Use the process namespace of the node."] = field(name="hostPID", default=False)
+    node_affinity: Annotated[dict[str, list[str]], "Labels that nodes must have, each with the values allowed."] = {}
+    node_selector: Annotated[dict[str, str], "Labels that nodes must have."] = {}
+    resources: Annotated[
+        dict[str, Quantity], "Resources of the whole pod, its requests and its limits: cpu, memory, hugepages-SIZE."
+    ] = {}
+    restart_policy: Annotated[
+        str,
+        "Never unless OnFailure is given, which runs a failing command again in the same pod.",
+        OneOf(("OnFailure", "Never")),
+    ] = ""
+    runtime_class_name: Annotated[str, "Runtime class of the pods."] = ""
+    scheduler_name: Annotated[str, "The scheduler that places the pods."] = ""
+    security_context: Annotated[PodSecurityContext | None, "Security context of the pods (core/v1)."] = None
+    service_account_name: Annotated[str, "Service account of the pods."] = ""
+    tolerations: Annotated[list[Toleration], "Taints of nodes that the pods tolerate."] = []
 
 
 class Archive(Record, frozen=True):
-    path: str = ""
+    path: Annotated[
+        str, "A file that the queue is restored from, and saved to, on a volume that outlives the pods."
+    ] = ""
 
 
 # --- fields that v1alpha2 of the Flux Operator does not have; without one of them, that operator's behaviour applies
@@ -338,35 +371,43 @@ class Archive(Record, frozen=True):
 class ExitCodes(Record, frozen=True):
     """`onExitCodes` of a pod failure rule (batch/v1 PodFailurePolicyOnExitCodesRequirement)."""
 
-    operator: Annotated[str, _one_of(*EXIT_OPERATORS)]
-    values: list[int]
-    container_name: str = ""
+    operator: Annotated[str, "In or NotIn.", OneOf(("In", "NotIn"), optional=False)]
+    values: Annotated[list[int], "Exit codes in ascending order."]
+    container_name: Annotated[str, "The container that they are of; all unless it is given."] = ""
 
 
 class PodCondition(Record, frozen=True):
     """An item of `onPodConditions` of a pod failure rule (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
 
-    type: str
-    status: Annotated[str, _one_of(*CONDITION_STATUSES)] = "True"
+    type: Annotated[str, "Type of the pod condition."]
+    status: Annotated[str, "Its status.", OneOf(("True", "False", "Unknown"), optional=False)] = "True"
 
 
 class PodFailureRule(Record, frozen=True):
-    action: Annotated[str, _one_of(*FAILURE_ACTIONS)]
-    on_exit_codes: ExitCodes | None = None
-    on_pod_conditions: list[PodCondition] = []
+    """The action is not FailIndex, which requires a back-off limit for each index: the pods are one instance."""
+
+    action: Annotated[
+        str,
+        "FailJob, Ignore (the pod is replaced and not counted) or Count.",
+        OneOf(("FailJob", "Ignore", "Count"), optional=False),
+    ]
+    on_exit_codes: Annotated[ExitCodes | None, "The exit codes that the rule is for."] = None
+    on_pod_conditions: Annotated[
+        list[PodCondition], "The pod conditions that the rule is for, such as DisruptionTarget."
+    ] = []
 
 
 class PodFailurePolicy(Record, frozen=True):
     """What a failed pod means for the whole MiniCluster (batch/v1 PodFailurePolicy); overrides the default rules."""
 
-    rules: list[PodFailureRule] = []
+    rules: Annotated[list[PodFailureRule], "Rules in order; the first that a failed pod meets counts."] = []
 
 
 class Autoscale(Record, frozen=True):
     """The queue decides the size, between `min_size` and `spec.max_size`; pods are removed after `idle_seconds`."""
 
-    min_size: Positive = 1
-    idle_seconds: Natural = 60
+    min_size: Annotated[Positive, "The smallest size."] = 1
+    idle_seconds: Annotated[Natural, "How long pods may be idle before they are let go."] = 60
 
 
 class Group(Record, frozen=True):
@@ -375,43 +416,100 @@ class Group(Record, frozen=True):
     `max_size` 0 means `size`; `image` "" means that of the container with Flux.
     """
 
-    name: Annotated[str, _at_most(MOST_NAME)]
-    size: Size = 1
-    max_size: SizeOrDefault = 0
-    image: str = ""
-    resources: Resources | None = None
-    environment: dict[str, str] = {}
-    pod: Pod | None = None
-    volumes: dict[str, Volume] = {}
+    name: Annotated[str, "Name of the group; its pods are NAME-GROUP-0 and on.", Length(MOST_NAME)]
+    size: Annotated[Size, "How many pods the group has.", Effect.RESIZES] = 1
+    max_size: Annotated[SizeOrDefault, "The largest size of the group; 0 is size.", Effect.RESIZES] = 0
+    image: Annotated[str, "The image; that of the container which runs Flux unless it is given."] = ""
+    resources: Annotated[Resources | None, "What the container requests and is limited to."] = None
+    environment: Annotated[dict[str, str], "Environment variables."] = {}
+    pod: Annotated[Pod | None, "The template of the group's pods; that of the MiniCluster unless it is given."] = None
+    volumes: Annotated[dict[str, Volume], "Volumes by name."] = {}
 
 
 class Spec(Record, frozen=True):
-    containers: list[Container]
-    services: list[Container] = []
-    size: Size = 1
-    min_size: Natural = 0
-    max_size: SizeOrDefault = 0
-    tasks: Natural = 1
-    interactive: Switch = False
-    cleanup: Switch = False
-    backoff_limit: Natural | None = None
-    deadline_seconds: Natural64 = 31_500_000
-    job_labels: dict[str, str] = {}
-    share_process_namespace: bool = False
-    archive: Archive | None = None
-    flux: Flux | None = None
-    logging: Logging | None = None
-    network: Network | None = None
-    pod: Pod | None = None
+    containers: Annotated[
+        list[Container],
+        "The containers of each pod; one of them runs Flux and the job.",
+        Items(MOST_CONTAINERS, "containers", least=1),
+        Support.LOCAL,
+    ]
+    services: Annotated[
+        list[Container],
+        "Containers of one further pod, NAME-services; each runs its image's own entry point.",
+        Items(MOST_CONTAINERS, "containers"),
+        Support.LOCAL,
+    ] = []
+    size: Annotated[Size, "How many pods the cluster has.", Effect.RESIZES, Support.LOCAL] = 1
+    min_size: Annotated[
+        Natural,
+        "How many brokers must be up before the job starts; not given or 0: all of them.",
+        Effect.NEXT_START,
+        Support.LOCAL,
+    ] = 0
+    max_size: Annotated[
+        SizeOrDefault,
+        "The largest size; hosts up to it are known to the brokers from the start. 0: size, and no limit.",
+        Effect.RESIZES,
+    ] = 0
+    tasks: Annotated[
+        int, "How many tasks the job has; 0 is one a node.", Bounds(0, least_means="one a node"), Support.LOCAL
+    ] = 1
+    interactive: Annotated[
+        Switch, "The cluster is for working in; its instance runs no start scripts of its own.", Support.LOCAL
+    ] = False
+    cleanup: Annotated[Switch, "Delete the MiniCluster once its job has ended.", Effect.AT_ONCE, Support.LOCAL] = False
+    backoff_limit: Annotated[
+        Natural | None, "How many failures of pods the Job takes before it fails (batch/v1 Job); else 100."
+    ] = None
+    deadline_seconds: Annotated[Natural64, "How long the Job may run, in seconds (batch/v1 Job); 0 is no limit."] = (
+        31_500_000
+    )
+    job_labels: Annotated[dict[str, str], "Labels of the Job, such as the queue name for Kueue."] = {}
+    share_process_namespace: Annotated[bool, "Containers of a pod see each other's processes."] = False
+    archive: Annotated[Archive | None, "Where the state of the instance is kept between clusters."] = None
+    flux: Annotated[Flux | None, "Options of the Flux instance.", Support.LOCAL] = None
+    logging: Annotated[Logging | None, "What the brokers and the runner of the job print.", Support.LOCAL] = None
+    network: Annotated[Network | None, "The service that gives pods their names, and their placement."] = None
+    pod: Annotated[Pod | None, "The template of the pods."] = None
     # Fields that the Flux Operator does not have.
-    suspend: bool = False
-    managed_by: Annotated[str, _at_most(MOST_NAME)] = ""
-    ttl_seconds_after_finished: Natural | None = None
-    pod_failure_policy: PodFailurePolicy | None = None
-    ignore_failure: bool = False
-    start_timeout_seconds: Positive | None = None
-    autoscale: Autoscale | None = None
-    groups: list[Group] = []
+    suspend: Annotated[
+        bool, "Let the pods go; the queue is saved where archive.path is set.", Effect.AT_ONCE, Support.ADDED
+    ] = False
+    managed_by: Annotated[
+        str,
+        "The controller that manages this MiniCluster, where it is not Headrace's operator.",
+        Length(MOST_NAME),
+        Effect.AT_ONCE,
+        Support.ADDED,
+    ] = ""
+    ttl_seconds_after_finished: Annotated[
+        Natural | None,
+        "Delete the MiniCluster so many seconds after its end; not given, it stays.",
+        Effect.AT_ONCE,
+        Support.ADDED,
+    ] = None
+    pod_failure_policy: Annotated[
+        PodFailurePolicy | None,
+        "What the failure of a pod means for the cluster, instead of the rules it has otherwise.",
+        Support.ADDED,
+    ] = None
+    ignore_failure: Annotated[
+        bool, "The cluster ends well (exit code 0) whatever its command returned.", Support.ADDED, Support.LOCAL
+    ] = False
+    start_timeout_seconds: Annotated[
+        Positive | None,
+        "Fail the cluster, and let its pods go, if they do not all run after so many seconds.",
+        Effect.AT_ONCE,
+        Support.ADDED,
+    ] = None
+    autoscale: Annotated[Autoscale | None, "Let the queue choose the size.", Effect.AT_ONCE, Support.ADDED] = None
+    groups: Annotated[
+        list[Group],
+        "Further pods of other templates, whose brokers join this instance.",
+        Items(MOST_GROUPS, "groups", key="name"),
+        Support.ADDED,
+        Support.LOCAL,
+    ] = []
 
 
 class MiniCluster(Struct, frozen=True, kw_only=True):
@@ -435,3 +533,11 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
         """The container in which the broker and the job run: the one marked runFlux, or the only one."""
         containers = self.spec.containers
         return containers[0] if len(containers) == 1 else next(one for one in containers if one.run_flux)
+
+
+class InvalidMiniCluster(ValueError):
+    """The file has no valid MiniCluster; `problems` has all its problems."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

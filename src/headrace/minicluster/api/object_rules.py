@@ -24,20 +24,11 @@ from headrace.k8s.objects.labels import (
     is_domain,
     is_key,
 )
-from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem, check_choice
+from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem
 from headrace.k8s.objects.quantities import quantity
 
 from .fields import (
-    DNS_POLICIES,
-    GROUP_CHANGE_POLICIES,
-    MOST_ID,
-    MOST_PODS,
-    PROC_MOUNTS,
     QUANTITY,
-    RESTART_POLICIES,
-    SECCOMP_TYPES,
-    TAINT_EFFECTS,
-    TOLERATION_OPERATORS,
     Capabilities,
     Container,
     MiniCluster,
@@ -125,11 +116,6 @@ def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
     return names, {*_BASE_MOUNTS, *(() if view.disable else _VIEW_MOUNTS), view.mount_path}
 
 
-def check_most_pods(size: int, path: str) -> Iterator[Problem]:
-    if size > MOST_PODS:
-        yield Problem(path, f"must be {MOST_PODS} or less, as many pods as a Job can have at a time, not {size}")
-
-
 def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
     """The `pod` of a MiniCluster or of one of its groups."""
     yield from check_labels(pod.labels, f"{path}.labels")
@@ -143,11 +129,8 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
         yield from check_key(key, f"{path}.annotations")
     for field, name in (("serviceAccountName", pod.service_account_name), ("runtimeClassName", pod.runtime_class_name)):
         yield from check_domain(name, f"{path}.{field}")
-    yield from check_choice(pod.restart_policy, RESTART_POLICIES, f"{path}.restartPolicy")
     if pod.dns_policy == "None":
         yield Problem(f"{path}.dnsPolicy", "None needs name servers, which a MiniCluster cannot give")
-    else:
-        yield from check_choice(pod.dns_policy, DNS_POLICIES, f"{path}.dnsPolicy")
     if pod.security_context:
         yield from _check_pod_security(pod.security_context, f"{path}.securityContext")
     if pod.host_pid and cluster.spec.share_process_namespace:
@@ -163,8 +146,6 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
             yield from check_word(value, f"{path}.nodeAffinity.{key}[{index}]")
     for index, one in enumerate(pod.tolerations):
         where = f"{path}.tolerations[{index}]"
-        yield from check_choice(one.operator, TOLERATION_OPERATORS, f"{where}.operator")
-        yield from check_choice(one.effect, TAINT_EFFECTS, f"{where}.effect")
         yield from check_word(one.value, f"{where}.value")
         if one.key and not is_key(one.key):
             yield Problem(f"{where}.key", f"must be NAME or DOMAIN/NAME, with a NAME of {WORD_RULE}, not {one.key!r}")
@@ -175,12 +156,6 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
 
 
 def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Problem]:
-    yield from _check_id(context.fs_group, f"{path}.fsGroup")
-    yield from _check_id(context.run_as_user, f"{path}.runAsUser")
-    yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
-    for index, number in enumerate(context.supplemental_groups):
-        yield from _check_id(number, f"{path}.supplementalGroups[{index}]")
-    yield from check_choice(context.fs_group_change_policy or "", GROUP_CHANGE_POLICIES, f"{path}.fsGroupChangePolicy")
     names = [one.name for one in context.sysctls]
     for index, name in enumerate(names):
         if len(name) > 253 or not _SYSCTL.match(name):
@@ -218,11 +193,6 @@ def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str)
             yield Problem(where, f"is {text}, less than the containers of the pod ask for")
 
 
-def _check_id(number: int | None, path: str) -> Iterator[Problem]:
-    if number is not None and not 0 <= number <= MOST_ID:
-        yield Problem(path, f"must lie between 0 and {MOST_ID}, not {number}")
-
-
 def _check_container(container: Container, path: str) -> Iterator[Problem]:
     yield from check_image(container.image, path)
     yield from check_resources(container.resources, f"{path}.resources")
@@ -255,9 +225,6 @@ def check_image(image: str, path: str) -> Iterator[Problem]:
 def _check_security(context: SecurityContext | None, path: str) -> Iterator[Problem]:
     if not context:
         return
-    yield from _check_id(context.run_as_user, f"{path}.runAsUser")
-    yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
-    yield from check_choice(context.proc_mount or "", PROC_MOUNTS, f"{path}.procMount")
     if context.proc_mount == "Unmasked":
         yield Problem(f"{path}.procMount", "Unmasked needs hostUsers: false, which a MiniCluster cannot have")
     added = (context.capabilities or Capabilities()).add
@@ -271,7 +238,6 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
 
 
 def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
-    yield from check_choice(profile.type, SECCOMP_TYPES, f"{path}.type")
     name = profile.localhost_profile
     if (profile.type == "Localhost") != bool(name):
         yield Problem(f"{path}.localhostProfile", "must be given with type: Localhost, and with no other")

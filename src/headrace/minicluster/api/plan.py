@@ -21,7 +21,7 @@ from msgspec import Struct
 from headrace.formats.spec.hostlist import Hostlist
 
 from .fields import Bursting, Commands, LeadBroker, MiniCluster
-from .mode import Mode
+from .shell_text import Mode
 
 if sys.version_info >= (3, 11):
     import tomllib

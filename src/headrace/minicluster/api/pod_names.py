@@ -62,7 +62,7 @@ class PodNames(NamedTuple):
         found = re.fullmatch(rf"{re.escape(self.host)}-(\d{{1,6}})(?:{self._service()})?", text)
         return int(found[1]) if found and int(found[1]) < self.size else None
 
-    def left(self, text: str, given: str) -> str:
+    def first_name_in(self, text: str, given: str) -> str:
         """The first name of a pod in the text, "" for none. Names that a script completes (`HOST-$i.SERVICE`) and those
         of pods that do not run here count, too. A name without its Service counts if `given`, the text as users wrote
         it, has it as a word, too: a pod's own name that a reference has put there does not.
@@ -90,8 +90,8 @@ class PodNames(NamedTuple):
 
     def _hosts(self) -> re.Pattern[str]:
         host = f"{re.escape(self.host)}-{_INDEX}"
-        whole = f"{_BEFORE}{host}{self._service()}{_AFTER}"
-        return re.compile(rf"{whole}|(?<=//){host}{_AFTER}|{_BEFORE}{host}(?=:\d)")
+        full_name = f"{_BEFORE}{host}{self._service()}{_AFTER}"
+        return re.compile(rf"{full_name}|(?<=//){host}{_AFTER}|{_BEFORE}{host}(?=:\d)")
 
 
 def of_minicluster(cluster: MiniCluster) -> PodNames:
@@ -104,10 +104,10 @@ def on_one_machine(plan: Plan, names: PodNames) -> tuple[Plan, list[str]]:
     """The plan of brokers of one machine with the names replaced, and the variables and texts that still name pods."""
     environment = {name: names.replaced(value) for name, value in plan.environment.items()}
     texts = {name: names.replaced(getattr(plan, name)) for name in _TEXTS}
-    left = {
-        **{name: names.left(value, value) for name, value in environment.items()},
-        **{place: names.left(texts[name], texts[name]) for name, place in _TEXTS.items()},
+    still_named = {
+        **{name: names.first_name_in(value, value) for name, value in environment.items()},
+        **{place: names.first_name_in(texts[name], texts[name]) for name, place in _TEXTS.items()},
     }
     return structs.replace(plan, environment=environment, **texts), [
-        f"{place} ({pod})" for place, pod in left.items() if pod
+        f"{place} ({pod})" for place, pod in still_named.items() if pod
     ]

@@ -140,8 +140,8 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
     plan = make_plan(cluster, with_groups=True)
     hosts, quorum = plan.hosts, plan.quorum
     if known_hosts and known_hosts != hosts:
-        hosts, left, count = _joined_hosts(known_hosts, hosts)
-        if left:
+        hosts, has_left, count = _joined_hosts(known_hosts, hosts)
+        if has_left:
             # Hosts that do not come any more keep their ranks before others, but the next lead must not wait for them.
             quorum = quorum or str(count)
     flux, spec = cluster.flux, cluster.spec

@@ -5,21 +5,30 @@ The parts are checked as they are joined in `plan`, because a quote may begin in
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from headrace.k8s.objects.problems import Problem
 
 from .fields import Commands, Container, MiniCluster
-from .mode import Mode
 from .plan import initial_program, job_lines, mode_of, one_line
-from .shell_quotes import OpenQuote, open_quote
+from .shell_text import Mode
 
 # The path and the text of a field.
 _Part = tuple[str, str]
 # What the shell expands in an unquoted here-document, and what a backslash protects from that.
 _REPLACED = re.compile(r"(?<!\\)(\\\\)*[$`]")
 _ESCAPED = re.compile(r"\\(\n|[\\$`])")
+_QUOTES = "'\""
+_BEFORE_COMMENT = frozenset(" \t\n;|&()<>")
+# A shell that reaches one of these does not read the following lines.
+_ENDS = re.compile(r"\b(exit|exec|return)\b")
+_CASE = re.compile(r"\bcase\b")
+_SHOWN = 24
+# Characters that neither open nor close anything.
+_PLAIN = re.compile(r"[^\\'\"$(){}`#<]+")
 
 
 def check_shell_texts(cluster: MiniCluster) -> Iterator[Problem]:
@@ -87,12 +96,83 @@ def _check_lines(*parts: _Part) -> Iterator[Problem]:
     yield from _check("\n".join(text for _, text in parts), *parts)
 
 
-def _check(whole: str, *parts: _Part) -> Iterator[Problem]:
-    """A problem if `whole` leaves a quote open and one of its parts does so by itself; it names the first of those."""
-    if not open_quote(whole):
+def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
+    """A problem if `joined` leaves a quote open and one of its parts does so by itself; it names the first of those."""
+    if not open_quote(joined):
         return
     for path, text in parts:
         found: OpenQuote | None = open_quote(text)
         if found:
             yield Problem(path, f"is no shell text: {found}")
             return
+
+
+class OpenQuote(NamedTuple):
+    """A quote that is never closed: its line, from 1, and the text from it on, truncated if it is long."""
+
+    line: int
+    excerpt: str
+
+    def __str__(self) -> str:
+        return f"the quote that begins in line {self.line} is never closed: {self.excerpt}"
+
+
+@functools.lru_cache(maxsize=128)
+def open_quote(text: str) -> OpenQuote | None:
+    """The quote that `text` leaves open; None if all are closed, or if that cannot be determined. Cached, since each
+    reconcile asks.
+    """
+    constructs = _open_constructs(text)
+    opened = [at for closer, at in constructs if closer in _QUOTES]
+    if not opened or ("$(" in text and _CASE.search(text)):
+        return None
+    if _ENDS.search(text[: text.rfind("\n", 0, opened[0]) + 1]):
+        return None
+    at = opened[-1]
+    line, more, _ = text[at:].partition("\n")
+    excerpt = f"{line[:_SHOWN]}..." if more or len(line) > _SHOWN else line
+    return OpenQuote(text.count("\n", 0, at) + 1, excerpt)
+
+
+def _open_constructs(text: str) -> list[tuple[str, int]]:
+    """The open constructs at the end of `text`, outermost first: the character that would close each, and its position.
+    Empty if they cannot be determined.
+    """
+    opened: list[tuple[str, int]] = []
+    at = 0
+    while at < len(text):
+        plain = _PLAIN.match(text, at)
+        if plain:
+            at = plain.end()
+            continue
+        character, pair = text[at], text[at : at + 2]
+        closer = opened[-1][0] if opened else ""
+        if character == closer:
+            opened.pop()
+        elif closer == "'":
+            pass
+        elif character == "\\":
+            at += 1
+        elif _is_beyond(text[at : at + 3], closer):
+            return []
+        elif pair in ("$(", "${"):
+            opened.append((")" if pair == "$(" else "}", at))
+            at += 1
+        elif character == "(" and closer == ")":
+            opened.append((")", at))
+        elif character == '"' or (character == "'" and closer != '"'):
+            opened.append((character, at))
+        elif character == "#" and closer in ("", ")") and (at == 0 or text[at - 1] in _BEFORE_COMMENT):
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        at += 1
+    return opened
+
+
+def _is_beyond(ahead: str, closer: str) -> bool:
+    """Whether `ahead`, three characters, begins with a construct whose quotes follow other rules, or rules that differ
+    between shells.
+    """
+    if closer != '"' and ahead[:2] in ("<<", "$'"):
+        return True
+    return ahead[0] == "`" or ahead == "$((" or (closer == "}" and ahead[0] in _QUOTES)

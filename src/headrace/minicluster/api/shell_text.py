@@ -1,8 +1,21 @@
-"""Shell text around an instance, for the local runner and for pods. Pure."""
+"""Shell text around an instance, for the local runner and for pods, and commands that need no shell. Pure."""
 
 from __future__ import annotations
 
-from .mode import Mode
+import enum
+
+# Special characters of a shell outside of quotes, and within double quotes.
+_SPECIAL = frozenset("|&;<>()$`\\*?[]#~{}!\n")
+_SPECIAL_QUOTED = frozenset("$`\\!")
+
+
+class Mode(enum.Enum):
+    """How the command of a MiniCluster is run."""
+
+    INTERACTIVE = "interactive"  # no command: the instance stays until it is stopped
+    BATCH = "batch"  # each line is a job of a batch script
+    LAUNCHER = "launcher"  # the command submits by itself
+    SUBMIT = "submit"  # the command is one job
 
 
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:
@@ -40,3 +53,30 @@ def inner_text(mode: Mode, program: str, *, ready: str = "", done: str = "") -> 
     if mode is Mode.INTERACTIVE:
         program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
     return f"export fluxsocket=$FLUX_URI\n{ready}{program}headrace_status=$?\n{done}exit $headrace_status\n"
+
+
+def plain_words(text: str) -> list[str] | None:
+    """The words of a command that needs no shell: plain and quoted words. None for any other command."""
+    words: list[str] = []
+    # None between words, since a quoted word may be empty.
+    word: str | None = None
+    quote = ""
+    for character in text.strip():
+        if quote == "'" and character != "'":
+            word = (word or "") + character
+        elif quote and character == quote:
+            quote = ""
+        elif character in (_SPECIAL_QUOTED if quote else _SPECIAL):
+            return None
+        elif not quote and character in "'\"":
+            quote, word = character, word or ""
+        elif not quote and character in " \t":
+            words += [] if word is None else [word]
+            word = None
+        else:
+            word = (word or "") + character
+    if quote:
+        return None
+    words += [] if word is None else [word]
+    # A shell treats a first word with "=" as an assignment.
+    return words if words and "=" not in words[0] else None

@@ -16,8 +16,8 @@ from headrace.formats.spec.hostlist import count_hosts
 from headrace.k8s.objects.problems import Problem
 
 from .fields import MOST_PODS, Bursting, Commands, MiniCluster, Spec
-from .mode import Mode
 from .plan import batch_script, initial_program, mode_of, one_line
+from .shell_text import Mode
 
 # Bytes of the spec, as JSON, and the values in it, of which each reconcile compares all.
 LARGEST_SPEC = 256 << 10
@@ -31,7 +31,7 @@ MOST_OUTSIDE, MOST_CLUSTERS = 8192, 256
 _Part = tuple[str, str]
 
 
-def check_whole(spec: Any) -> Iterator[Problem]:
+def check_spec_size(spec: Any) -> Iterator[Problem]:
     """A problem with the size of a spec as it was read."""
     size = len(msgspec.json.encode(spec))
     if size > LARGEST_SPEC:

@@ -7,45 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
-import msgspec
-
+from .declarations import Support, fields_of
 from .fields import Commands, Flux, MiniCluster, Record, Volume
-from .mode import Mode
 from .plan import given_config, mode_of, placement_of
+from .shell_text import Mode
 
-# Fields that the local runner applies, as attribute paths below the record; a name includes all fields below it.
-_SPEC = frozenset(
-    {
-        "size",
-        "tasks",
-        "interactive",
-        "cleanup",
-        "logging",
-        "flux",
-        "containers",
-        "services",
-        "min_size",
-        "ignore_failure",
-        "groups",
-    }
-)
-_FLUX = frozenset(
-    {
-        "broker_config",
-        "connect_timeout",
-        "environment",
-        "log_level",
-        "option_flags",
-        "scheduler",
-        "submit_command",
-        "topology",
-    }
-)
-_RUNNER = frozenset(
-    {"name", "run_flux", "command", "commands", "working_dir", "environment", "launcher", "batch", "batch_raw", "logs"}
-)
 # What submits in modes without the submit command.
 _SUBMITS = {
     Mode.BATCH: "a batch is submitted by flux batch",
@@ -87,16 +54,16 @@ def not_applied(cluster: MiniCluster) -> list[str]:
     for index, container in enumerate(spec.containers):
         path = f"spec.containers[{index}]"
         if container is cluster.runner:
-            found += list(_given(container, _RUNNER, path))
+            found += list(_given(container, path))
             if (container.commands or Commands()).service_pre:
                 found.append(f"{path}.commands.servicePre")
         else:
             found.append(f"{path} ({container.name})")
     found += [f"spec.services[{index}] ({one.name})" for index, one in enumerate(spec.services)]
-    found += list(_given(spec, _SPEC, "spec"))
+    found += list(_given(spec, "spec"))
     found += [f"spec.groups[{index}] ({one.name})" for index, one in enumerate(spec.groups)]
     if spec.flux:
-        found += list(_given(spec.flux, _FLUX, "spec.flux"))
+        found += list(_given(spec.flux, "spec.flux"))
         found += _overridden(spec.flux, mode_of(cluster))
     return found
 
@@ -116,14 +83,9 @@ def _overridden(flux: Flux, mode: Mode) -> Iterator[str]:
         yield f"spec.flux.optionFlags ({_SUBMITS[mode]})"
 
 
-def _given(record: Record, honoured: frozenset[str], path: str) -> Iterator[str]:
-    for one in msgspec.structs.fields(record):
-        value = getattr(record, one.name)
-        if one.name not in honoured and value != _default(one) and value is not None:
-            yield f"{path}.{one.encode_name}"
-
-
-def _default(one: msgspec.structs.FieldInfo) -> Any:
-    if one.default_factory is not msgspec.NODEFAULT:
-        return one.default_factory()
-    return one.default
+def _given(record: Record, path: str) -> Iterator[str]:
+    """The paths of the given fields of a record that only pods apply."""
+    for one in fields_of(type(record)).values():
+        value = getattr(record, one.attribute)
+        if not one.is_marked(Support.LOCAL) and value != one.default and value is not None:
+            yield f"{path}.{one.name}"

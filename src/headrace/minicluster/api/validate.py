@@ -9,11 +9,9 @@ be accepted here.
 from __future__ import annotations
 
 import difflib
-import functools
-import re
 from collections.abc import Iterator
-from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,32 +21,20 @@ from headrace.formats.spec.curve_certificate import key_pair
 from headrace.formats.spec.hostlist import Hostlist
 from headrace.formats.spec.topology import Topology, TopologyError
 from headrace.k8s.objects.labels import check_key, check_labels
-from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem, check_choice
+from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem
 
+from .added_rules import check_added_fields
+from .comparisons import check_comparisons
+from .declarations import FieldType, Format, check_marks, fields_of, type_of
 from .documents import documents
-from .fields import (
-    API_VERSION,
-    INT64,
-    KIND,
-    MOST_CONTAINERS,
-    PULL_POLICIES,
-    QUANTITY,
-    QUEUE_POLICIES,
-    Bursting,
-    Container,
-    MiniCluster,
-    Record,
-    Spec,
-)
-from .group_rules import check_groups
-from .lifecycle_rules import check_lifecycle
-from .object_rules import check_most_pods, check_objects, check_variables
+from .fields import API_VERSION, KIND, QUANTITY, Bursting, Container, InvalidMiniCluster, MiniCluster, Record, Spec
+from .object_rules import check_objects, check_variables
 from .plan import given_config, job_lines
-from .problems import InvalidMiniCluster
 from .shell_rules import check_shell_texts
-from .size_rules import check_hosts, check_texts, check_whole
+from .size_rules import check_hosts, check_spec_size, check_texts
 
 _HOST_LIMIT = 63
+_SPEC, _TEXTS = type_of(Spec), type_of(dict[str, str])
 _REQUIRED = "is required"
 # The fields that a field's rule compares with, in the same object.
 _LOOKED_AT = {
@@ -111,19 +97,21 @@ def check(document: Any) -> MiniCluster:
     if raw is None:
         problems.append(Problem("spec", _REQUIRED))
     else:
-        shape = list(_check_shape(raw, Spec, "spec"))
+        shape = list(_check_shape(raw, _SPEC, "spec"))
         problems += shape
-        left, wrong = _well_shaped(raw, shape)
+        well_shaped, wrong = _well_shaped(raw, shape)
         if "spec" not in wrong:
-            spec = msgspec.convert(_without_nulls(left), Spec)
+            spec = msgspec.convert(_without_nulls(well_shaped), Spec)
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
-        found = [*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster)]
-        sizes = [*check_whole(left), *(check_texts(cluster) if spec.containers else ())]
+        found = [*_check_rules(spec), *check_objects(cluster), *check_added_fields(cluster)]
+        sizes = [*check_spec_size(well_shaped), *(check_texts(cluster) if spec.containers else ())]
         # Quotes are looked for in what is small enough.
         found += sizes or check_shell_texts(cluster)
+        ruled = {one.path for one in found}
+        found = [*(one for one in check_marks(spec, _SPEC, "spec") if one.path not in ruled), *found]
         problems += [one for one in found if not _depends(one.path, wrong)]
     if isinstance(name, str):
         problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
@@ -157,7 +145,7 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
     known = ("apiVersion", "kind", "metadata", "spec", "status")
     for key in document:
         if key not in known:
-            yield Problem(key, _unknown(key, known))
+            yield Problem(key, _unknown_field(key, known))
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != wanted:
             yield Problem(key, f"must be {wanted}, not {document.get(key)!r}" if key in document else "is required")
@@ -171,12 +159,12 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("metadata.namespace", f"must be text, not {_kind_of(metadata['namespace'])}")
     for key in metadata:
         if key not in _METADATA:
-            yield Problem(f"metadata.{key}", _unknown(key, _METADATA))
+            yield Problem(f"metadata.{key}", _unknown_field(key, _METADATA))
     if metadata.get("namespace") and not LABEL.match(str(metadata["namespace"])):
         yield Problem("metadata.namespace", f"{metadata['namespace']!r} is no name: {LABEL_RULE}")
     for key in ("labels", "annotations"):
         given = metadata.get(key) or {}
-        wrong = list(_check_shape(given, dict[str, str], f"metadata.{key}"))
+        wrong = list(_check_shape(given, _TEXTS, f"metadata.{key}"))
         yield from wrong
         if not wrong and key == "labels":
             yield from check_labels(given, "metadata.labels")
@@ -185,31 +173,28 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
                 yield from check_key(name, "metadata.annotations")
 
 
-def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
+def _check_shape(value: Any, kind: FieldType, path: str) -> Iterator[Problem]:
     """Compare `value` with the type in `fields`; null counts as an absent field."""
-    origin = get_origin(hint)
-    if origin in (UnionType, Union):
-        hint = next(one for one in get_args(hint) if one is not NoneType)
-        origin = get_origin(hint)
-    if origin is Annotated:
-        yield from _check_marked(value, hint, path)
-    elif origin is list:
+    if Format.QUANTITY in kind.marks:
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or not QUANTITY.match(str(value)):
+            yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
+    elif kind.kind is list and kind.item:
         if not isinstance(value, list):
             yield Problem(path, f"must be a list, not {_kind_of(value)}")
             return
         for index, item in enumerate(value):
-            yield from _check_shape(item, get_args(hint)[0], f"{path}[{index}]")
-    elif origin is dict:
+            yield from _check_shape(item, kind.item, f"{path}[{index}]")
+    elif kind.kind is dict and kind.item:
         if not isinstance(value, dict):
             yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
             return
         for key, item in value.items():
-            yield from _check_shape(item, get_args(hint)[1], f"{path}.{key}")
-    elif isinstance(hint, type) and issubclass(hint, Record):
-        yield from _check_record(value, hint, path)
-    elif hint is int:
-        yield from _check_integer(value, 2**31, path)
-    elif hint is bool:
+            yield from _check_shape(item, kind.item, f"{path}.{key}")
+    elif issubclass(kind.kind, Record):
+        yield from _check_record(value, kind.kind, path)
+    elif kind.kind is int:
+        yield from _check_integer(value, 2**63 if Format.INT64 in kind.marks else 2**31, path)
+    elif kind.kind is bool:
         if not isinstance(value, bool):
             yield Problem(path, f"must be true or false, not {_kind_of(value)}")
     elif not isinstance(value, str):
@@ -220,35 +205,19 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
         yield Problem(path, "must not contain the character NUL")
 
 
-@functools.cache
-def declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
-    """Types by attribute, and fields by the API's names."""
-    return get_type_hints(record, include_extras=True), {one.encode_name: one for one in msgspec.structs.fields(record)}
-
-
 def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
         yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
         return
-    hints, known = declared(record)
+    known = fields_of(record)
     for key, item in value.items():
         if key not in known:
-            yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))
+            yield Problem(f"{path}.{key}", _unknown_field(key, tuple(known)))
         elif item is not None:
-            yield from _check_shape(item, hints[known[key].name], f"{path}.{key}")
+            yield from _check_shape(item, known[key].type, f"{path}.{key}")
     for key, one in known.items():
         if one.required and value.get(key) is None:
             yield Problem(f"{path}.{key}", _REQUIRED)
-
-
-def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
-    title = get_args(hint)[1].title
-    if title == "int64":
-        yield from _check_integer(value, INT64, path)
-    elif title != "quantity":
-        yield from _check_shape(value, get_args(hint)[0], path)
-    elif isinstance(value, bool) or not isinstance(value, (str, int)) or not QUANTITY.match(str(value)):
-        yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
 
 
 def _check_integer(value: Any, limit: int, path: str) -> Iterator[Problem]:
@@ -268,7 +237,7 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), type(value).__name__)
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> str:
+def _unknown_field(key: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(key, known, 1)
     if not close:
         lower = {name.lower(): name for name in known}
@@ -280,12 +249,12 @@ def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
     """`raw` without the parts that `shape` reports, and their paths; an object without a required field is removed
     whole.
     """
-    left, wrong = raw, set[str]()
+    well_shaped, wrong = raw, set[str]()
     while shape and "spec" not in wrong:
         wrong |= {one.path.rpartition(".")[0] if one.rule == _REQUIRED else one.path for one in shape}
-        left = _without(raw, wrong, "spec")
-        shape = list(_check_shape(left, Spec, "spec"))
-    return left, wrong
+        well_shaped = _without(raw, wrong, "spec")
+        shape = list(_check_shape(well_shaped, _SPEC, "spec"))
+    return well_shaped, wrong
 
 
 def _without(value: Any, wrong: set[str], path: str) -> Any:
@@ -356,7 +325,7 @@ def _check_name_is_free(name: str, containers: list[Container]) -> Iterator[Prob
 
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:
-    yield from _check_sizes(spec)
+    yield from check_comparisons(spec, "spec")
     yield from check_hosts(spec)
     yield from _check_roles(spec)
     for index, container in enumerate(spec.containers):
@@ -384,40 +353,15 @@ def _has_jobs(container: Container) -> bool:
     return bool(container.command if container.batch_raw else list(job_lines(container.command)))
 
 
-def _check_sizes(spec: Spec) -> Iterator[Problem]:
-    if spec.size < 1:
-        yield Problem("spec.size", f"must be 1 or more, not {spec.size}")
-    yield from check_most_pods(spec.size, "spec.size")
-    yield from check_most_pods(spec.max_size, "spec.maxSize")
-    if spec.max_size and spec.max_size < spec.size:
-        yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
-    if spec.min_size < 0:
-        yield Problem("spec.minSize", f"must not be negative, it is {spec.min_size}")
-    elif spec.min_size > spec.size >= 1:
-        yield Problem("spec.minSize", f"must not be above spec.size, which is {spec.size}")
-    if spec.tasks < 0:
-        yield Problem("spec.tasks", f"must be 0 (one a node) or more, not {spec.tasks}")
-    if spec.backoff_limit is not None and spec.backoff_limit < 0:
-        yield Problem("spec.backoffLimit", f"must not be negative, it is {spec.backoff_limit}")
-    if spec.deadline_seconds < 0:
-        yield Problem("spec.deadlineSeconds", f"must not be negative, it is {spec.deadline_seconds}")
-
-
 def _check_roles(spec: Spec) -> Iterator[Problem]:
     if not spec.containers:
         yield Problem("spec.containers", "must name at least one container, the one that runs Flux")
-    marked = [index for index, one in enumerate(spec.containers) if one.run_flux]
-    if len(spec.containers) > 1 and len(marked) != 1:
-        listed = ", ".join(f"[{index}]" for index in marked) or "none"
-        yield Problem("spec.containers", f"exactly one of several containers must have runFlux: true; now {listed}")
     for index, one in enumerate(spec.containers):
         if len(spec.containers) > 1 and not one.run_flux and not one.name:
             yield Problem(f"spec.containers[{index}].name", "is required for a container beside the one that runs Flux")
         elif one.commands and one.commands.script and one.command and _runs_flux(one, spec):
             yield Problem(f"spec.containers[{index}].command", "cannot be combined with commands.script")
     for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
-        if len(group) > MOST_CONTAINERS:
-            yield Problem(path, f"has {len(group)} containers, at most {MOST_CONTAINERS} fit")
         first: dict[str, int] = {}
         for index, one in enumerate(group):
             if group is spec.containers and _runs_flux(one, spec):
@@ -431,33 +375,21 @@ def _check_container(container: Container, path: str, named: bool = True) -> Ite
     """`named` says whether the container in a pod has the name of the file."""
     if named and container.name and not LABEL.match(container.name):
         yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
-    elif len(container.name) > _HOST_LIMIT:
-        yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
-    yield from check_choice(container.image_pull_policy, PULL_POLICIES, f"{path}.imagePullPolicy")
-    for index, port in enumerate(container.ports):
-        if not 1 <= port <= 65535:
-            yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
     yield from check_variables(container.environment, f"{path}.environment")
     yield from check_variables(container.secrets, f"{path}.secrets")
-    if container.batch and container.launcher:
-        yield Problem(f"{path}.launcher", "cannot be combined with batch")
+    yield from check_comparisons(container, path)
 
 
 def _check_flux(spec: Spec) -> Iterator[Problem]:
     if not spec.flux:
         return
     flux = spec.flux
-    if flux.scheduler:
-        yield from check_choice(flux.scheduler.queue_policy, QUEUE_POLICIES, "spec.flux.scheduler.queuePolicy")
-    if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
-        yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
+    yield from check_comparisons(flux, "spec.flux")
     if flux.curve_cert:
         try:
             key_pair(flux.curve_cert)
         except ValueError as exc:
             yield Problem("spec.flux.curveCert", f"is no certificate, as `flux keygen` makes them: {exc}")
-    if not 0 <= flux.log_level <= 7:
-        yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
     if flux.broker_config:
         try:
             config_keys.check(given_config(flux.broker_config))
@@ -485,12 +417,8 @@ def _is_host(name: str) -> bool:
 
 def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     path = "spec.flux.bursting"
-    if bursting.hostlist and bursting.clusters:
-        yield Problem(f"{path}.clusters", "cannot be combined with hostlist, which names all hosts")
+    yield from check_comparisons(bursting, path)
     for index, cluster in enumerate(bursting.clusters):
-        if cluster.size < 0:
-            yield Problem(f"{path}.clusters[{index}].size", f"must be 0 (spec.size) or more, not {cluster.size}")
-        yield from check_most_pods(cluster.size, f"{path}.clusters[{index}].size")
         if cluster.name and not LABEL.match(cluster.name):
             yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")
     lead = bursting.lead_broker
@@ -498,8 +426,3 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
         for field, name in (("address", lead.address), ("name", lead.name)):
             if name and not _is_host(name):
                 yield Problem(f"{path}.leadBroker.{field}", f"{name!r} is no host name")
-        if lead.size < 1:
-            yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
-        yield from check_most_pods(lead.size, f"{path}.leadBroker.size")
-        if not 1 <= lead.port <= 65535:
-            yield Problem(f"{path}.leadBroker.port", f"must lie between 1 and 65535, not {lead.port}")

@@ -1,22 +1,31 @@
-"""Server-side apply of users' documents of any kind, and the conflicts that are resolved for the user.
+"""Server-side apply of users' documents of any kind: conflicts that are resolved for the user, and stale fields.
 
 All our commands write as one field manager. The API server still separates a field that `scale` has set from one that
 `apply` has set (another operation, another subresource), and treats kubectl's commands as other managers, so it reports
 conflicts between commands of the same user. These conflicts are resolved here; a field of any other manager, such as an
-autoscaler, is changed only if the user says so. Source: Kubernetes documentation, "Server-Side Apply", conflicts.
+autoscaler, is changed only if the user says so.
+
+A stale field is one that a stored MiniCluster keeps although the document applied to it no longer has it. Server-side
+apply removes the fields that the same manager applied before; those that another manager set stay, as of `kubectl
+apply` or `headrace mini scale`. Sources: Kubernetes documentation, "Server-Side Apply"; FieldsV1 of meta/v1.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headrace.k8s.objects.kinds import MINICLUSTERS, Kind
 from headrace.k8s.runtime.api import Api, ApiError
 
+from ..api import validate
+from ..api.fields import InvalidMiniCluster
 from .clusters import EndedError, ended
 
 Object = dict[str, Any]
+_Path = tuple[str, ...]
 
 # The field manager of our commands, and the prefix of kubectl's (kubectl-client-side-apply, kubectl-edit ...).
 FIELD_MANAGER = "headrace-mini"
@@ -66,7 +75,7 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
             raise
     foreign = [one for one in found if one.manager != FIELD_MANAGER and not one.manager.startswith(KUBECTL)]
     if foreign:
-        raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
+        raise ConflictError(_refusal(f"{kind.kind}/{metadata['name']}", foreign))
     stored = await api.apply(kind, where, metadata["name"], body, True)
     return Applied(stored, tuple(one for one in found if one.manager != FIELD_MANAGER))
 
@@ -94,13 +103,13 @@ def conflicts(details: Object) -> list[Conflict]:
     """The conflicts in the `details` of a Status; [] for a Status about anything else."""
     found = []
     for cause in details.get("causes") or ():
-        told = _CONFLICT.match(cause.get("message") or "")
-        if cause.get("reason") == "FieldManagerConflict" and told:
-            found.append(Conflict((cause.get("field") or "").removeprefix("."), told[1]))
+        match = _CONFLICT.match(cause.get("message") or "")
+        if cause.get("reason") == "FieldManagerConflict" and match:
+            found.append(Conflict((cause.get("field") or "").removeprefix("."), match[1]))
     return found
 
 
-def _told(what: str, foreign: list[Conflict]) -> str:
+def _refusal(what: str, foreign: list[Conflict]) -> str:
     fields = "; ".join(f"{one.field} is set by {_KNOWN.get(one.manager, one.manager)}" for one in foreign)
     them = "them" if len(foreign) > 1 else "it"
     return f"{what}: {fields}; leave {them} out of the file, or take {them} over with --force"
@@ -121,3 +130,79 @@ async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
         if one.get("kind") == kind and "/" not in one["name"]:
             return Kind(group, version, one["name"], kind), bool(one.get("namespaced"))
     raise ApiError(404, "NotFound", f"the API server knows no {kind} of {api_version or 'no version'}")
+
+
+class StaleFields(NamedTuple):
+    """Paths of stale fields ("spec.tasks"), the managers that set them, and the merge patch (RFC 7396) that removes
+    them."""
+
+    fields: tuple[str, ...]
+    managers: tuple[str, ...]
+    patch: Object
+
+    def __str__(self) -> str:
+        verb = "stays" if len(self.fields) == 1 else "stay"
+        return f"{', '.join(self.fields)} {verb} as set by {', '.join(self.managers)}, though not in the file"
+
+
+def find_stale_fields(stored: Object, document: Object) -> StaleFields | None:
+    """The stale fields of `spec` after `document` was applied; None without any. Fields without an effect, such as
+    defaults, are ignored.
+    """
+    found: dict[_Path, str] = {}
+    for entry in stored["metadata"].get("managedFields") or ():
+        manager = entry.get("manager", "")
+        ours = manager == FIELD_MANAGER and entry.get("operation") != "Apply"
+        if ours or manager.startswith(KUBECTL):
+            owned = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+            found |= {path: manager for path in _leaves(owned, ("spec",)) if not _has(document, path)}
+    paths = [path for path in found if _matters(stored, path)]
+    if not paths:
+        return None
+    patch: Object = {}
+    for path in paths:
+        inside = patch
+        for part in path[:-1]:
+            inside = inside.setdefault(part, {})
+        inside[path[-1]] = None
+    fields = tuple(sorted(".".join(path) for path in paths))
+    return StaleFields(fields, tuple(sorted({found[path] for path in paths})), patch)
+
+
+def removal(stale: StaleFields, namespace: str, name: str) -> str:
+    """The kubectl command that removes the fields."""
+    return f"kubectl patch minicluster {name} -n {namespace} --type merge -p '{json.dumps(stale.patch)}'"
+
+
+def _leaves(owned: Object, path: _Path) -> Iterator[_Path]:
+    """The paths that a FieldsV1 names. Items of lists are left out: a merge patch removes lists as a whole."""
+    for key, inside in owned.items():
+        if key.startswith("f:"):
+            here = (*path, key[2:])
+            if any(one.startswith("f:") for one in inside):
+                yield from _leaves(inside, here)
+            else:
+                yield here
+
+
+def _has(document: Any, path: _Path) -> bool:
+    for part in path:
+        if not isinstance(document, dict) or part not in document:
+            return False
+        document = document[part]
+    return True
+
+
+def _matters(stored: Object, path: _Path) -> bool:
+    """Whether the field makes the MiniCluster a different one; the API server stores defaults, too."""
+    document = json.loads(json.dumps({key: stored[key] for key in ("apiVersion", "kind", "spec")}))
+    document["metadata"] = {"name": stored["metadata"]["name"]}
+    try:
+        before = validate.check(document)
+        inside = document
+        for part in path[:-1]:
+            inside = inside[part]
+        del inside[path[-1]]
+        return validate.check(document) != before
+    except (InvalidMiniCluster, KeyError):
+        return False

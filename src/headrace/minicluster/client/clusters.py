@@ -30,7 +30,7 @@ _LAST_RETRY = 15.0
 # Characters of a label's value.
 _LONGEST_LABEL = 63
 # Seconds between two requests for the remaining pods.
-_LOOK = 0.5
+_PODS_PERIOD = 0.5
 
 
 class NotFoundError(Exception):
@@ -261,7 +261,7 @@ async def delete(
     try:
         metadata = (await find(api, namespace, name))["metadata"]
     except NotFoundError:
-        controllers = await _controllers_left(api, namespace, name)
+        controllers = await _remaining_controllers(api, namespace, name)
         if not controllers:
             raise
         tell(f"MiniCluster {name} is being deleted already")
@@ -282,13 +282,13 @@ async def release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, .
     while True:
         try:
             metadata = (await api.get(MINICLUSTERS, namespace, name))["metadata"]
-            left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+            others = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
             if metadata["uid"] != uid:
                 return ()
             # With the version, the patch is refused if another finalizer was removed or added in the meantime.
-            body = {"metadata": {"uid": uid, "resourceVersion": metadata["resourceVersion"], "finalizers": left}}
+            body = {"metadata": {"uid": uid, "resourceVersion": metadata["resourceVersion"], "finalizers": others}}
             await api.merge(MINICLUSTERS, namespace, name, body)
-            return tuple(left)
+            return tuple(others)
         except ApiError as exc:
             if exc.status == 404:
                 return ()
@@ -305,7 +305,7 @@ def _held_by(deleted: Deleted) -> str:
     return f"waits until the operator has saved its queue (a minute at most; where no operator runs: {without})"
 
 
-async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[str]:
+async def _remaining_controllers(api: Api, namespace: str, name: str) -> frozenset[str]:
     """The uids of the controllers of pods that remain of a deleted MiniCluster and are being deleted."""
     pods = await _pods_of(api, namespace, name)
     if not pods:
@@ -316,7 +316,7 @@ async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[st
     return frozenset(_controller(pod) for pod in pods) - staying
 
 
-async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
+async def wait_until_deleted(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
     """Return when a deleted MiniCluster and its pods are gone. `tell` gets what is waited for, after two seconds and
     after each change. Raises ApiError, Unreachable.
     """
@@ -332,11 +332,11 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
     for text in await _lost_queue(api, deleted):
         tell(f"MiniCluster {deleted.name}: {text}")
     while True:
-        left = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
-        if not left:
+        remaining = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
+        if not remaining:
             return
-        news.waits_for(f"{len(left)} pod{'s' if len(left) > 1 else ''} of {deleted.name} still to end")
-        await asyncio.sleep(_LOOK)
+        news.waits_for(f"{len(remaining)} pod{'s' if len(remaining) > 1 else ''} of {deleted.name} still to end")
+        await asyncio.sleep(_PODS_PERIOD)
 
 
 async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:

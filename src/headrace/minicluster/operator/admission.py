@@ -14,7 +14,7 @@ from headrace.formats.config import keys as config_keys
 from headrace.k8s.objects.kinds import MINICLUSTERS
 from headrace.k8s.objects.problems import Problem, refusal
 from headrace.k8s.runtime.admission.reviews import BadReview, Handler, Review, Verdict
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import InvalidMiniCluster
 
 from ..api.fields import API_VERSION, KIND, MiniCluster
 from ..api.plan import given_config

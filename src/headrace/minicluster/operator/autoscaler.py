@@ -1,19 +1,38 @@
-"""The HorizontalPodAutoscaler that sizes a MiniCluster by its queue. Pure. Source: API reference, autoscaling/v2.
+"""The size of a MiniCluster by its queue: its metrics, a HorizontalPodAutoscaler that reads one, and `spec.autoscale`.
 
-The metric is an object's, with an average as its target: the wanted number of pods is then the value itself, whatever
-the number of pods is now.
+Metrics come from the status, which has what the lead reports: every replica of the operator has all statuses in its
+cache, while one alone is connected to the leads. The autoscaler's metric is an object's, with an average as its target:
+the wanted number of pods is then the value itself, whatever the number of pods is now. Pure. Source: API reference,
+autoscaling/v2.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from headrace.k8s.metrics_api import DEMAND_NODES
+from headrace.k8s.metrics_api import DEMAND_NODES, IDLE_SECONDS, JOB_COUNTS, NODES_UP
 from headrace.k8s.objects.kinds import MINICLUSTERS, Kind
+from headrace.k8s.objects.timestamps import seconds_of
 
 Object = dict[str, Any]
 
+NAMES = (DEMAND_NODES, IDLE_SECONDS, NODES_UP, *JOB_COUNTS.values())
 AUTOSCALERS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+
+
+def numbers(cluster: Object, now: float) -> dict[str, float]:
+    """The values of the metrics NAMES of a MiniCluster; {} while its lead reports none."""
+    status = cluster.get("status") or {}
+    if "demandNodes" not in status:
+        return {}
+    since = status.get("idleSince")
+    jobs = status.get("jobs") or {}
+    return {
+        DEMAND_NODES: status["demandNodes"],
+        IDLE_SECONDS: max(now - seconds_of(since), 0.0) if since else 0.0,
+        NODES_UP: status.get("brokersUp", 0),
+        **{name: jobs.get(state, 0) for state, name in JOB_COUNTS.items()},
+    }
 
 
 def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds: int) -> Object:
@@ -50,3 +69,22 @@ def _owner(metadata: Object) -> Object:
     """Has the autoscaler go with its MiniCluster."""
     about = {"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind}
     return {**about, "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def wanted_size(
+    size: int, smallest: int, largest: int, demand: int, idle_since: float | None, idle_seconds: float, now: float
+) -> tuple[int, float | None]:
+    """The size that a MiniCluster of `size` pods should have, and when it may change without another event (None:
+    never).
+
+    `demand` is the number of its pods that the active jobs (pending and running) need. The size grows at once to that
+    number; it shrinks to `smallest` when no job has been active for `idle_seconds`. While jobs are active it does not
+    shrink, since the scheduler decides which nodes become idle first, and every pod costs a start.
+    """
+    smallest = max(smallest, 1)
+    if demand > size:
+        return min(demand, max(largest, size)), None
+    if demand or idle_since is None or size <= smallest:
+        return max(size, smallest), None
+    until = idle_since + idle_seconds
+    return (smallest, None) if now >= until else (size, until)

@@ -36,13 +36,13 @@ class Budget:
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
-        self._left, self._at = burst, 0.0
+        self._tokens, self._at = burst, 0.0
 
     def spend(self, amount: float, now: float) -> bool:
         """Take `amount`; returns whether there was so much."""
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - amount
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
         self._at = now
-        return self._left >= 0
+        return self._tokens >= 0
 
 
 class Relay:

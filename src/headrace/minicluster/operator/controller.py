@@ -30,15 +30,14 @@ from headrace.k8s.runtime.writes import Taken
 from ..api.fields import MiniCluster
 from ..api.validate import check
 from . import keys, names
+from .actions import Actions, Executor
 from .builders import Images, desired, view_image
 from .core import pods
-from .core.actions import Actions
-from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
+from .core.changes import HOSTS, TRIMMED, content_fingerprint, hosts_of
 from .core.observed import Observed
 from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
-from .execute import Executor
 from .links import Keys, Links, address_of, link_keys
-from .operator_names import OTHER_LEASE, OTHER_NAMESPACE
+from .names import OTHER_LEASE, OTHER_NAMESPACE
 
 Object = dict[str, Any]
 
@@ -94,7 +93,7 @@ class Operator:
         self.jobs, self.config_maps, self.services = (
             self.controller.owned[kind.kind] for kind in (JOBS, CONFIG_MAPS, SERVICES)
         )
-        self._executor = Executor(self.api, MINICLUSTERS, self._seen, self.links.tell, self._secret_of)
+        self._executor = Executor(self.api, MINICLUSTERS, self._seen, self.links.ask, self._secret_of)
         _declare(shared.metrics, self)
 
     # --- changes, and the MiniClusters that they concern
@@ -142,15 +141,15 @@ class Operator:
         """The Service of another program, "" for none, has the APIService `name`; MiniClusters tell so."""
         if self._metrics_elsewhere.get(name, "") != owner:
             self._metrics_elsewhere[name] = owner
-            self._tell_of_metrics()
+            self._reconcile_all()
 
     def metrics_unanswered(self, why: str) -> None:
         """Requests for metrics are refused, "" if they are answered; MiniClusters tell so."""
         if self._metrics_unanswered != why:
             self._metrics_unanswered = why
-            self._tell_of_metrics()
+            self._reconcile_all()
 
-    def _tell_of_metrics(self) -> None:
+    def _reconcile_all(self) -> None:
         for cluster in self.clusters:
             self.controller.queue.add(key_of(cluster))
 
@@ -282,11 +281,11 @@ class Operator:
             self.links.drop(observed.uid)
         elif address != self.links.address(observed.uid):
             if memory.keys is None:
-                await self._look_for_secret(observed, memory)
+                await self._read_secret(observed, memory)
             if memory.keys is not None:
                 self.links.connect(observed.uid, address, memory.keys)
 
-    async def _look_for_secret(self, observed: Observed, memory: _Memory) -> None:
+    async def _read_secret(self, observed: Observed, memory: _Memory) -> None:
         """Find out whether the Secret exists and is the MiniCluster's own. Secrets are not watched."""
         before = memory.secret
         try:
@@ -315,7 +314,7 @@ class Operator:
         # The Event remains when the Secret has been made again.
         no_secret = f'"{names.secret_of(observed.name)}" not found'
         if memory.secret is False or any(no_secret in message for message in found.values()):
-            await self._look_for_secret(observed, memory)
+            await self._read_secret(observed, memory)
         warnings = tuple(f"{reason}: {message[:200]}" for reason, message in found.items())
         pulled: frozenset[tuple[str, str]] = frozenset()
         if any(map(pods.is_scheduled, itertools.chain.from_iterable(observed.pods.values()))):
@@ -407,7 +406,11 @@ def _trim_job(job: Object) -> Object:
 
 
 def _trim_config_map(item: Object) -> Object:
-    return {"metadata": without_managed_fields(item)["metadata"], TRIMMED: content_of(item), HOSTS: hosts_of(item)}
+    return {
+        "metadata": without_managed_fields(item)["metadata"],
+        TRIMMED: content_fingerprint(item),
+        HOSTS: hosts_of(item),
+    }
 
 
 _JOB_SPEC = ("parallelism", "completions", "suspend", "activeDeadlineSeconds", "backoffLimit")

@@ -15,7 +15,7 @@ import zmq
 
 from ..api.fields import MiniCluster
 from . import names
-from .metadata import owned
+from .objects import owned
 
 CURVE_CERT = "curve.cert"
 CHANNEL_CERT = "channel.cert"

@@ -127,8 +127,8 @@ class Links:
         self._breaches = {key: one for key, one in self._breaches.items() if now < one.until + _LONGEST_CLOSED}
         times = self._breaches[uid].times + 1 if uid in self._breaches else 1
         pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)
-        again = text_of(time.time() + pause)
-        text = f"{why}: the operator does not listen to it until {again}, and goes by what Kubernetes says of its pods"
+        until = text_of(time.time() + pause)
+        text = f"{why}: the operator does not listen to it until {until}, and goes by what Kubernetes says of its pods"
         self._breaches[uid] = _Breach(now + pause, times, text)
         self.drop(uid)
         asyncio.get_running_loop().call_later(pause, self._changed, uid)
@@ -144,7 +144,7 @@ class Links:
         if link is not None:
             link.close()
 
-    def tell(self, uid: str, request: Object) -> None:
+    def ask(self, uid: str, request: Object) -> None:
         """Send a request to the lead, unless the same request is under way."""
         link = self._links.get(uid)
         if link is not None:
@@ -169,8 +169,8 @@ class _Link:
         self._client = client
         self._changed = changed
         self._broken = broken
-        self._told_at = -_TURN
-        self._telling: asyncio.TimerHandle | None = None
+        self._notified_at = -_TURN
+        self._notifying: asyncio.TimerHandle | None = None
         # By subject: requests that wait, and those under way with their tasks.
         self._waiting: dict[tuple[str, str], Object] = {}
         self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
@@ -198,35 +198,35 @@ class _Link:
         self._watching.cancel()
         for _, task in self._asked.values():
             task.cancel()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._notifying is not None:
+            self._notifying.cancel()
         self._client.close()
 
     async def _watch(self) -> None:
         try:
-            async for said in self._client.watch():
-                self._take(said)
+            async for state in self._client.watch():
+                self._take(state)
         except ChannelError as exc:
             log.warning("lead at %s: %s", self.address, exc)
         except MessageError as exc:
             self._broken(f"the lead sent what is no state: {exc}")
 
-    def _take(self, said: Object) -> None:
+    def _take(self, state: Object) -> None:
         before = self.lead
-        if said.get("state") == "lost":
+        if state.get("state") == "lost":
             self.lead = None
         else:
-            self.lead = replace(before or Lead(), **asdict(parse_state(said)))
+            self.lead = replace(before or Lead(), **asdict(parse_state(state)))
         if self.lead != before:
-            self._tell()
+            self._notify_later()
 
-    def _tell(self) -> None:
-        if self._telling is None:
+    def _notify_later(self) -> None:
+        if self._notifying is None:
             loop = asyncio.get_running_loop()
-            self._telling = loop.call_later(max(self._told_at + _TURN - loop.time(), 0.0), self._tell_now)
+            self._notifying = loop.call_later(max(self._notified_at + _TURN - loop.time(), 0.0), self._notify)
 
-    def _tell_now(self) -> None:
-        self._telling, self._told_at = None, asyncio.get_running_loop().time()
+    def _notify(self) -> None:
+        self._notifying, self._notified_at = None, asyncio.get_running_loop().time()
         self._changed()
 
     async def _ask(self, about: tuple[str, str], request: Object) -> None:
@@ -244,7 +244,7 @@ class _Link:
             del self._asked[about]
         for other in list(self._waiting):
             self.ask(self._waiting.pop(other))
-        self._tell()
+        self._notify_later()
 
     def _answered(self, request: Object, error: str, jobs: tuple[str, ...] = ()) -> None:
         if self.lead is None:

@@ -1,7 +1,7 @@
-"""Names of a MiniCluster's Kubernetes objects, and the labels, paths and ports that users and other parts depend on.
+"""Names of a MiniCluster's Kubernetes objects and of the operator's own, labels, paths, ports and phases.
 
-Names, labels and paths without a comment are those of the Flux Operator (v1alpha2), on which existing scripts and YAML
-files depend. A name has at most 63 characters: validation refuses a MiniCluster with longer host names.
+Users, scripts and other parts depend on them. Names, labels and paths without a comment are those of the Flux Operator
+(v1alpha2). A name has at most 63 characters: validation refuses a MiniCluster with longer host names.
 """
 
 from __future__ import annotations
@@ -40,6 +40,38 @@ _LONGEST = 63
 
 # Keeps a MiniCluster that is being deleted until its queue is saved.
 FINALIZER = "flux-framework.org/headrace-save"
+
+
+# Phases (`status.phase`).
+PENDING = "Pending"
+STARTING = "Starting"
+RUNNING = "Running"
+SUSPENDED = "Suspended"
+FINISHED = "Finished"
+FAILED = "Failed"
+INVALID = "Invalid"
+
+# The operator itself.
+DEFAULT_NAMESPACE = "headrace-system"
+# The name of Deployment, service account and roles, and the value of their label `app.kubernetes.io/name`.
+OPERATOR = "headrace-operator"
+LEASE = OPERATOR
+# The ClusterRole with the rights to register the APIs of metrics. It owns their APIServices.
+METRICS_ROLE = f"{OPERATOR}-metrics-api"
+# The Service of the webhook and the Secret of its certificate.
+WEBHOOK = "headrace-webhook"
+# The webhook configurations and paths: MiniClusters are judged, and labelled Jobs become clusters.
+CONFIGURATION = "headrace-miniclusters"
+WEBHOOK_PATH = "/validate"
+JOBS_CONFIGURATION = "headrace-jobs"
+JOBS_PATH = "/mutate-jobs"
+WEBHOOK_PORT = 9443
+METRICS_PORT = 8080
+HEALTH_PORT = 8081
+# The Lease of the Flux Operator in Go (leader-election id of its manager).
+OTHER_LEASE = "14dde902.flux-framework.org"
+# The namespace that its own install makes, where that Lease is.
+OTHER_NAMESPACE = "operator-system"
 
 
 def job(cluster: MiniCluster) -> str:

@@ -28,10 +28,10 @@ from headrace.engine.broker.launch import capacity
 from headrace.wire.query.submission import Caller
 
 from ..api import shell_text
-from ..api.mode import Mode
 from ..api.plan import Plan, hosts_of
+from ..api.shell_text import Mode
 from . import remains
-from .lifeline import lifeline
+from .remains import lifeline
 
 _MARKS = ("start", "ready", "done")
 _DEFAULT_LEVEL = "6"  # the operator's default of log-stderr-level

@@ -1,6 +1,8 @@
-"""Ends what is left of a MiniCluster on this machine if its runner was killed, and the runner's lifeline with it.
+"""Ends what remains of a MiniCluster on this machine if its runner was killed: by `kill -9`, or out of memory.
 
-Nobody else waits for its processes then. They are found by the workspace, which all of them have in their environment.
+The runner's lifeline is another process that waits for its end, in a session of its own, so that no terminal ends it.
+It has one end of a pipe, which closes when the runner, which has the other end, ends. If the lifeline was killed, too,
+processes are found by the workspace, which all of them have in their environment.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
 
 from headrace.engine.process import linux
 
@@ -37,23 +40,62 @@ def end_remains(work: str) -> list[int]:
             # A shell only notes the signal while it waits for its child, which is `flux start`.
             for one in (pid, *linux.children_of(pid)):
                 _kill(one, signal.SIGTERM)
-    left = _wait(work, _STOP_TIMEOUT)
-    for pid in left:
+    remaining = _wait(work, _STOP_TIMEOUT)
+    for pid in remaining:
         _kill(pid, signal.SIGKILL)
-    left = _wait(work, _KILL_TIMEOUT) if left else []
-    if not left:
+    remaining = _wait(work, _KILL_TIMEOUT) if remaining else []
+    if not remaining:
         shutil.rmtree(work, ignore_errors=True)
-    return left
+    return remaining
 
 
 def _wait(work: str, seconds: float) -> list[int]:
     """Wait for the end of the instance's processes; returns those that go on after so many seconds."""
     deadline = time.monotonic() + seconds
-    while (left := processes_of(work)) and time.monotonic() < deadline:
+    while (remaining := processes_of(work)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-    return left
+    return remaining
 
 
 def _kill(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def lifeline(when_killed: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
+    """Run `when_killed(number)` in another process if this one is killed inside the block, or leaves it by an error.
+
+    Yields a function that sets the number (0 before). Call it before threads exist. Raises OSError.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    guard = os.fork()
+    if guard == 0:
+        try:
+            os.close(writing)
+            os.setsid()
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(signum, signal.SIG_IGN)
+            words = _read_all(reading).split()
+            if b"end" not in words:
+                when_killed(int(words[-1]) if words else 0)
+        finally:
+            os._exit(0)
+    os.close(reading)
+    try:
+        yield lambda number: _say(writing, str(number))
+        _say(writing, "end")
+    finally:
+        os.close(writing)
+        os.waitpid(guard, 0)
+
+
+def _say(pipe: int, word: str) -> None:
+    os.write(pipe, word.encode() + b"\n")
+
+
+def _read_all(pipe: int) -> bytes:
+    out = b""
+    while data := os.read(pipe, 4096):
+        out += data
+    return out

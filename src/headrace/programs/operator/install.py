@@ -38,14 +38,15 @@ from headrace.k8s.objects.kinds import (
 from headrace.k8s.packaging.component import READ, Component, Part, rule, webhook_rule
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, RESOURCES
 from headrace.minicluster.api.pod_plan import BROKER_PORT, CHANNEL_PORT
-from headrace.minicluster.operator.names import MANAGED_BY, MANAGER
-from headrace.minicluster.operator.operator_names import (
+from headrace.minicluster.operator.names import (
     CONFIGURATION,
     DEFAULT_NAMESPACE,
     HEALTH_PORT,
     JOBS_CONFIGURATION,
     JOBS_PATH,
     LEASE,
+    MANAGED_BY,
+    MANAGER,
     METRICS_PORT,
     METRICS_ROLE,
     OPERATOR,

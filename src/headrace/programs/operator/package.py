@@ -17,7 +17,7 @@ from headrace.k8s.packaging.helm_templates import (
 from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, RESOURCES
 from headrace.k8s.packaging.package import File, Package
 from headrace.minicluster.operator.crd import definition
-from headrace.minicluster.operator.operator_names import OPERATOR
+from headrace.minicluster.operator.names import OPERATOR
 
 from .install import (
     Install,

@@ -15,8 +15,8 @@ from headrace.k8s.runtime.api import Api, ApiError
 from headrace.k8s.runtime.controller import Shared
 from headrace.minicluster.operator import admission
 from headrace.minicluster.operator.controller import Operator, Options
-from headrace.minicluster.operator.metrics.routes import routes
-from headrace.minicluster.operator.operator_names import (
+from headrace.minicluster.operator.metrics import routes
+from headrace.minicluster.operator.names import (
     CONFIGURATION,
     JOBS_CONFIGURATION,
     JOBS_PATH,

@@ -19,7 +19,7 @@ from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Removal
 from headrace.k8s.runtime.lease import seconds_fresh
 from headrace.minicluster.client.clusters import other_manager, release
 from headrace.minicluster.operator import names
-from headrace.minicluster.operator.operator_names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
+from headrace.minicluster.operator.names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
 
 from .install import AUTHORITY, Install, user_roles
 from .package import PACKAGE

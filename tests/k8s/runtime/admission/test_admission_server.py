@@ -14,7 +14,7 @@ import pytest
 from headrace.k8s.runtime.admission.certificates import Pair, make_pair
 from headrace.k8s.runtime.admission.server import application, serving, tls_context
 from headrace.minicluster.operator import admission
-from headrace.minicluster.operator.operator_names import WEBHOOK_PATH
+from headrace.minicluster.operator.names import WEBHOOK_PATH
 from minicluster.api.specs import document
 
 HOST = "headrace-webhook.headrace-system.svc"

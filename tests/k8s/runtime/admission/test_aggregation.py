@@ -19,7 +19,7 @@ from client_certificates import Authority, presenting
 from headrace.k8s.runtime.admission.aggregation import Aggregator, Clients, aggregator_of, unreadable
 from headrace.k8s.runtime.admission.certificates import Pair, make_pair
 from headrace.k8s.runtime.admission.server import serving
-from headrace.minicluster.operator.metrics.routes import routes
+from headrace.minicluster.operator.metrics import routes
 
 HOST = "webhook.n.svc"
 PATH = "/apis/custom.metrics.k8s.io/v1beta2"

@@ -333,7 +333,7 @@ def test_nothing_waits_for_a_channel_that_there_is_not(flux: dict[str, Any]) -> 
     world.server.remove(world.cluster)
     world.settle()
     assert world.names("miniclusters") == []
-    assert world.links.told == []
+    assert world.links.asked == []
 
 
 def test_another_job_has_times_and_counts_of_its_own() -> None:
@@ -589,7 +589,7 @@ def test_shrinking_waits_until_the_lead_has_drained_what_goes() -> None:
     world.say(resized={"": 4})
     world.edit(size=2)
     world.settle()
-    assert world.links.told == [{"op": "resize", "size": 2, "max_size": 2, "hosts": "hello-[0-1]"}]
+    assert world.links.asked == [{"op": "resize", "size": 2, "max_size": 2, "hosts": "hello-[0-1]"}]
     assert len(world.server.pods_of("hello")) == 4
     assert world.status["reason"] == "shrinking hello from 4 to 2 waits until no job runs on the pods that go"
     world.say(resized={"": 2})
@@ -603,7 +603,7 @@ def test_growth_is_told_to_the_lead_with_the_hosts_that_may_join() -> None:
     world.edit(size=6, maxSize=8)
     world.settle()
     assert len(world.server.pods_of("hello")) == 6
-    assert world.links.told == [{"op": "resize", "size": 6, "max_size": 8, "hosts": "hello-[0-7]"}]
+    assert world.links.asked == [{"op": "resize", "size": 6, "max_size": 8, "hosts": "hello-[0-7]"}]
 
 
 def test_a_growth_that_takes_a_shrinking_back_lets_the_hosts_take_jobs_again() -> None:
@@ -615,7 +615,7 @@ def test_a_growth_that_takes_a_shrinking_back_lets_the_hosts_take_jobs_again() -
     world.settle()
     world.say(resized={"": 2})
     world.settle()
-    assert [one["size"] for one in world.links.told] == [2, 4]
+    assert [one["size"] for one in world.links.asked] == [2, 4]
 
 
 def test_a_group_has_a_size_of_its_own() -> None:
@@ -631,7 +631,7 @@ def test_a_group_has_a_size_of_its_own() -> None:
     world.say(resized={"": 2, "gpu": 3})
     world.edit(groups=[{**group, "size": 1}])
     world.settle()
-    assert [one["group"] for one in world.links.told] == ["gpu"]
+    assert [one["group"] for one in world.links.asked] == ["gpu"]
     world.say(resized={"": 2, "gpu": 1})
     world.settle()
     assert (len(world.server.pods_of("hello-gpu")), len(world.server.pods_of("hello"))) == (1, 2)
@@ -671,14 +671,14 @@ def test_hosts_keep_their_ranks_when_the_minicluster_or_a_group_grows() -> None:
         ({"size": 4}, "hello-[0-1],hello-gpu-0,hello-[2-3]"),
         ({"groups": [{"name": "gpu", "size": 2}]}, "hello-[0-1],hello-gpu-0,hello-[2-3],hello-gpu-1"),
     ):
-        world.links.told.clear()
+        world.links.asked.clear()
         world.restart()
         world.say(resized={})
         world.edit(**change)
         world.settle()
         assert hosts() == wanted
-        assert {one["hosts"] for one in world.links.told} == {wanted}
-        assert {one.get("group", "") for one in world.links.told} == {"", "gpu"}
+        assert {one["hosts"] for one in world.links.asked} == {wanted}
+        assert {one.get("group", "") for one in world.links.asked} == {"", "gpu"}
     # Another Job's pods are another instance.
     world.edit(containers=[{"image": "busybox", "command": "echo bye"}])
     world.settle()
@@ -731,14 +731,14 @@ def test_a_change_of_the_configuration_is_reloaded_by_the_brokers() -> None:
     world.edit(flux={"brokerConfig": "[queues.b]\n"})
     world.say(resized={"": 2})
     world.settle()
-    assert [one["op"] for one in world.links.told] == ["reload"]
-    assert world.links.told[0]["config"]["queues"] == {"b": {}}
-    world.say(config=world.links.told[0]["config"])
+    assert [one["op"] for one in world.links.asked] == ["reload"]
+    assert world.links.asked[0]["config"]["queues"] == {"b": {}}
+    world.say(config=world.links.asked[0]["config"])
     world.settle()
-    world.links.told.clear()
+    world.links.asked.clear()
     world.say(config=None)
     world.settle()
-    assert world.links.told == [], "it is not reloaded again"
+    assert world.links.asked == [], "it is not reloaded again"
     assert world.server.one("jobs", "hello") is job
 
 
@@ -747,7 +747,7 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     world.say(resized={"": 2}, jobs={"sched": 2})
     world.edit(suspend=True)
     world.settle()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
     assert len(world.server.pods_of("hello")) == 2
     world.say(saved_at=world.now)
     world.settle()
@@ -766,14 +766,14 @@ def test_a_suspension_that_is_taken_back_after_the_save_lets_the_instance_go_on(
     world.edit(suspend=True)
     world.settle()
     world.edit(suspend=False)
-    world.links.told.clear()
+    world.links.asked.clear()
     world.say(saved_at=world.now, saved=True)
     world.settle()
-    assert {"op": "go_on"} in world.links.told
-    world.links.told.clear()
+    assert {"op": "go_on"} in world.links.asked
+    world.links.asked.clear()
     world.say(saved=False)
     world.settle()
-    assert world.links.told == []
+    assert world.links.asked == []
     assert (world.status["phase"], len(world.server.pods_of("hello"))) == ("Running", 2)
 
 
@@ -787,7 +787,7 @@ def test_the_queue_of_a_lead_that_the_kubelet_does_not_call_ready_yet_is_saved()
     assert world.status["phase"] == "Running"
     world.edit(suspend=True)
     world.settle()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.status["phase"] == "Running"
 
 
@@ -803,12 +803,12 @@ def test_an_instance_whose_queue_cannot_be_saved_is_not_suspended() -> None:
     )
     assert (world.status["phase"], world.status["reason"]) == ("Running", text)
     assert [one["message"] for one in world.server.all("events") if one["reason"] == "NotSaved"] == [text]
-    world.links.told.clear()
+    world.links.asked.clear()
     world.look()
-    assert world.links.told == [], "it is tried again after a while"
+    assert world.links.asked == [], "it is tried again after a while"
     world.now += 61
     world.look()
-    assert world.links.told == [{"op": "save", "path": "/nowhere/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/nowhere/archive.tar"}]
     assert len(world.server.pods_of("hello")) == 2
     world.say(saved_at=world.now, save_error="")
     world.settle()
@@ -820,7 +820,7 @@ def test_a_deletion_tries_at_once_to_save_what_a_suspension_could_not() -> None:
     world.say(resized={"": 2}, save_error="no space left on device", save_failed=NOW - 1)
     world.server.remove(world.cluster)
     world.look()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.names("miniclusters") == ["hello"]
 
 
@@ -830,10 +830,10 @@ def test_a_deletion_tries_to_save_for_a_minute_and_says_what_is_lost() -> None:
     world.server.remove(world.cluster)
     tries, began = 0, world.now
     while world.names("miniclusters") and world.now < began + 100:
-        world.links.told.clear()
+        world.links.asked.clear()
         world.look()
-        tries += len(world.links.told)
-        if world.links.told:
+        tries += len(world.links.asked)
+        if world.links.asked:
             world.say(save_error="no space left on device", save_failed=world.now)
         world.now += 1
     assert 60 <= world.now - began <= 65
@@ -852,12 +852,12 @@ def test_a_deletion_that_is_older_than_the_operator_saves_the_queue(skew: int) -
     world.now += skew
     world.say(resized={"": 2}, jobs={"sched": 2})
     world.look()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
-    world.links.told.clear()
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
+    world.links.asked.clear()
     world.now += 1
     world.say(saved_at=world.now)
     world.settle()
-    assert (world.links.told, world.names("miniclusters")) == ([], [])
+    assert (world.links.asked, world.names("miniclusters")) == ([], [])
     assert "QueueLost" not in world.events()
 
 
@@ -875,7 +875,7 @@ def test_the_queue_is_saved_before_it_is_deleted() -> None:
     world.say(resized={"": 2})
     world.server.remove(world.cluster)
     world.look()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.names("miniclusters") == ["hello"]
     world.say(saved_at=world.now)
     world.look()
@@ -925,7 +925,7 @@ def test_a_queue_that_was_saved_before_is_saved_again_for_the_next_suspension() 
     world.say(resized={"": 2}, saved_at=world.now - 100)
     world.edit(suspend=True)
     world.settle()
-    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.links.asked == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.status["phase"] == "Running"
     world.say(saved_at=world.now)
     world.settle()

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.k8s.runtime.steps import Create
-from headrace.minicluster.api.fields import API_VERSION, KIND, MOST_GROUPS, MOST_PODS, MiniCluster
-from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.fields import API_VERSION, KIND, MOST_GROUPS, MOST_PODS, InvalidMiniCluster, MiniCluster
 from headrace.minicluster.api.size_rules import LARGEST_TEXT, MOST_CLUSTERS, MOST_OUTSIDE, MOST_VALUES
 from headrace.minicluster.api.validate import check
 from headrace.minicluster.operator.builders import Images, desired

@@ -61,16 +61,16 @@ def status(connection: socket.socket) -> int:
 
 def test_a_request_waits_until_the_broker_is_up(runner: Runner) -> None:
     first, second = runner.probe(), runner.probe()
-    runner.ready.tell(False)
+    runner.ready.answer_probes(False)
     assert status(first) == 0
-    runner.ready.tell(True)
+    runner.ready.answer_probes(True)
     assert status(second) == 200
 
 
 def test_answers_follow_the_broker_at_once_from_then_on(runner: Runner) -> None:
     found = []
     for up in (True, False, True):
-        runner.ready.tell(up)
+        runner.ready.answer_probes(up)
         found.append(status(runner.probe()))
     assert found == [200, 503, 200]
 
@@ -79,7 +79,7 @@ def test_a_request_that_is_given_up_leaves_nothing(runner: Runner) -> None:
     runner.probe().close()
     runner.turn()
     assert len(runner.readers) == 1
-    runner.ready.tell(True)
+    runner.ready.answer_probes(True)
 
 
 def test_connections_that_ask_nothing_are_closed_for_others(runner: Runner) -> None:
@@ -88,7 +88,7 @@ def test_connections_that_ask_nothing_are_closed_for_others(runner: Runner) -> N
         silent.append(socket.create_connection(("127.0.0.1", runner.port), 60))
         runner.turn()
     last = runner.probe()
-    runner.ready.tell(True)
+    runner.ready.answer_probes(True)
     assert status(last) == 200
     assert len(runner.readers) <= 17
     for one in silent:

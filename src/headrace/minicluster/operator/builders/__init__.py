@@ -13,7 +13,7 @@ from ...api.fields import MiniCluster
 from ...api.pod_plan import PLAN_FILE, encode, make_pod_plan
 from .. import names
 from ..keys import Keys, secret
-from ..metadata import owned
+from ..objects import owned
 from .images import Images, has_own_flux, view_image
 from .jobs import failure_policy, group_job, job
 from .own_flux import scripts

@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from ...api.fields import Capabilities, Container, Group, MiniCluster, SecurityContext, View
-from ...api.mode import Mode
+from ...api.fields import Container, Group, MiniCluster, View
 from ...api.plan import mode_of
-from ...api.pod_plan import NAMESPACE_VARIABLE, READY_PORT, VIEW
+from ...api.pod_plan import NAMESPACE_VARIABLE, READY_PORT
+from ...api.shell_text import Mode
 from .. import names
+from ..objects import as_object, without_unset
 from . import own_flux
-from .images import Images, has_own_flux, view_image
-from .records import as_object, without_unset
+from .images import Images, has_own_flux, least_privileged, view_copy, view_image
 from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 
-# The command of the view's image, which copies the view.
-COPY = ("/headrace-copy", VIEW)
+# The variable with the pod's namespace.
+NAMESPACE = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 _TERMINAL = {"stdin": True, "tty": True}
 # The runner answers the first probe when its broker is up, and later ones at once. The first probe comes after two
 # seconds, when the runner listens even on a node where many pods start: a failed probe would be an Event, and delay.
@@ -57,9 +57,8 @@ def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Gro
             volumes={**one.volumes, **group.volumes},
             ports=[],
         )
-    namespace = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
     found = _container(one, cluster.name)
-    found["env"] = [*found.get("env", []), namespace]
+    found["env"] = [*found.get("env", []), NAMESPACE]
     if has_own_flux(cluster):
         index = next(index for index, item in enumerate(cluster.spec.containers) if item is cluster.runner)
         found["command"] = own_flux.command(cluster, index)
@@ -100,33 +99,17 @@ def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     if images.as_volume or has_own_flux(cluster):
         return []
     view = cluster.flux.container or View()
-    fields = {
-        "name": view.name,
-        "image": view_image(cluster, images)[0],
-        "command": list(COPY),
-        "imagePullPolicy": "Always" if view.pull_always else "IfNotPresent",
-        "workingDir": view.working_dir,
-        "resources": as_object(view.resources),
-        "securityContext": as_object(view.security_context or _least_privileged(cluster.runner)),
-        "volumeMounts": view_mounts(cluster, images),
-    }
-    return [without_unset(fields)]
-
-
-def _least_privileged(one: Container) -> SecurityContext:
-    """The security context for the copy of a view: least privileges, and the user of the container with Flux. A
-    MiniCluster whose containers satisfy the `restricted` Pod Security Standard satisfies it as a whole.
-    """
-    given = one.security_context or SecurityContext()
-    return SecurityContext(
-        allow_privilege_escalation=False,
-        capabilities=Capabilities(drop=["ALL"]),
-        run_as_group=given.run_as_group,
-        run_as_non_root=given.run_as_non_root,
-        run_as_user=given.run_as_user,
-        se_linux_options=given.se_linux_options,
-        seccomp_profile=given.seccomp_profile,
+    own = as_object(view.security_context)
+    copy = view_copy(
+        view.name,
+        view_image(cluster, images)[0],
+        view_mounts(cluster, images),
+        security_context=own or least_privileged(as_object(cluster.runner.security_context)),
+        resources=as_object(view.resources),
+        pull_always=view.pull_always,
+        working_dir=view.working_dir,
     )
+    return [copy]
 
 
 def _container(one: Container, name: str) -> dict[str, Any]:

@@ -1,16 +1,23 @@
-"""The image that provides the broker in a pod, and how its files get there."""
+"""The view in a pod: the image that provides the broker, and how its files get there."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.k8s.packaging.images import DEFAULT_VIEW
 
 from ...api.fields import DEFAULT_VIEW_IMAGE, MiniCluster, View
+from ...api.pod_plan import VIEW
+from ..objects import without_unset
 
 # The Flux Operator's view images (`flux-view-ubuntu:tag-noble`, ...), also from a mirror of their registry.
 _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
+
+# The command of the view's image, which copies the view.
+_COPY = ("/headrace-copy", VIEW)
+# What a process of the user of another container needs to know of that container's security context.
+_IDENTITY = ("runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "seccompProfile")
 
 
 class Images(NamedTuple):
@@ -39,3 +46,45 @@ def view_image(cluster: MiniCluster, images: Images) -> tuple[str, str]:
 def has_own_flux(cluster: MiniCluster) -> bool:
     """Whether the pods run the Flux of their own image, without a view (`flux.container.disable`)."""
     return bool(cluster.flux.container and cluster.flux.container.disable)
+
+
+def view_copy(
+    name: str,
+    image: str,
+    mounts: list[dict[str, Any]],
+    *,
+    security_context: dict[str, Any],
+    resources: dict[str, Any],
+    pull_always: bool = False,
+    working_dir: str = "",
+) -> dict[str, Any]:
+    """The init container that copies the view into the volume of `mounts`."""
+    fields = {
+        "name": name,
+        "image": image,
+        "command": list(_COPY),
+        "imagePullPolicy": "Always" if pull_always else "IfNotPresent",
+        "workingDir": working_dir,
+        "resources": resources,
+        "securityContext": security_context,
+        "volumeMounts": mounts,
+    }
+    return without_unset(fields)
+
+
+def least_privileged(given: dict[str, Any]) -> dict[str, Any]:
+    """A security context with least privileges and the identity in another one. A pod whose other containers satisfy
+    the `restricted` Pod Security Standard satisfies it with such a container, too.
+    """
+    kept = {key: given[key] for key in _IDENTITY if given.get(key) is not None}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **kept}
+
+
+def image_volume(name: str, view: str) -> dict[str, Any]:
+    """A volume with the image of the view, for clusters whose kubelets mount images."""
+    return {"name": name, "image": {"reference": view, "pullPolicy": "IfNotPresent"}}
+
+
+def image_mount(name: str) -> dict[str, Any]:
+    """The mount of such a volume: the view, where its programs are built for."""
+    return {"name": name, "mountPath": VIEW, "subPath": "view", "readOnly": True}

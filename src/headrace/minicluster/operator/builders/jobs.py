@@ -13,10 +13,9 @@ from typing import Any
 from ...api.fields import Group, MiniCluster, Pod
 from ...api.pod_plan import KILLED
 from .. import names
-from ..metadata import owned
+from ..objects import as_object, owned, without_unset
 from .images import Images
 from .pods import pod_template, template_labels
-from .records import as_object, without_unset
 
 # The success of the lead, index 0, is the Job's.
 SUCCESS_POLICY: dict[str, Any] = {"rules": [{"succeededIndexes": "0"}]}

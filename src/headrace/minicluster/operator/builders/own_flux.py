@@ -13,9 +13,9 @@ import shlex
 from typing import Any
 
 from ...api.fields import MiniCluster
-from ...api.mode import Mode
 from ...api.plan import Plan, make_plan
 from ...api.pod_plan import BROKER_PORT, INDEX_VARIABLE, NAMESPACE_VARIABLE, PodPlan, make_pod_plan
+from ...api.shell_text import Mode
 from .. import names
 from ..keys import CURVE_CERT
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from ...api.fields import Container, Group, MiniCluster, Pod, View
 from .. import names
-from ..metadata import owned
+from ..objects import as_object, owned, without_unset
 from .containers import runner, service, sidecars, view_copies
 from .images import Images, has_own_flux
-from .records import as_object, without_unset
 from .volumes import PodVolumes, base_volumes
 
 _ZONE = "topology.kubernetes.io/zone"

@@ -7,7 +7,7 @@ from typing import Any
 from ...api.fields import Container, MiniCluster
 from ...api.pod_plan import BROKER_PORT
 from .. import names
-from ..metadata import owned
+from ..objects import owned
 
 
 def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
@@ -15,6 +15,7 @@ def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
 
     Brokers connect before they are ready, so names of pods that are not ready are published, too.
     """
+    metadata = owned(cluster, names.service(cluster), uid)
     if cluster.flux.minimal_service:
         spec: dict[str, Any] = {
             "ports": [{"port": BROKER_PORT, "targetPort": BROKER_PORT, "protocol": "TCP"}],
@@ -23,8 +24,13 @@ def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
     else:
         # A group's pods belong to a Job with another name.
         selector = {names.CLUSTER: cluster.name} if cluster.spec.groups else {names.JOB_NAME: cluster.name}
-        spec = {"clusterIP": "None", "selector": selector}
-    return _service(owned(cluster, names.service(cluster), uid), {**spec, "publishNotReadyAddresses": True})
+        return headless(metadata, selector)
+    return _service(metadata, {**spec, "publishNotReadyAddresses": True})
+
+
+def headless(metadata: dict[str, Any], selector: dict[str, str]) -> dict[str, Any]:
+    """A headless Service of pods that find each other before they are ready."""
+    return _service(metadata, {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True})
 
 
 def sidecars(cluster: MiniCluster, uid: str) -> list[dict[str, Any]]:

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...api.fields import MiniCluster, Volume
-from ...api.pod_plan import VIEW
 from .. import names
 from ..keys import MOUNTED
 from . import own_flux
-from .images import Images, has_own_flux, view_image
+from .images import Images, has_own_flux, image_mount, image_volume, view_image
 
 _READABLE = 0o444  # readable for any user, as the container's user is unknown
 
@@ -64,16 +63,6 @@ def secret_volume(name: str, secret: str, files: Iterable[str]) -> dict[str, Any
     """A volume with keys of a Secret as files of the same names."""
     items = [{"key": key, "path": key} for key in files]
     return {"name": name, "secret": {"secretName": secret, "items": items, "defaultMode": _READABLE}}
-
-
-def image_volume(name: str, view: str) -> dict[str, Any]:
-    """A volume with the image of the view, for clusters whose kubelets mount images."""
-    return {"name": name, "image": {"reference": view, "pullPolicy": "IfNotPresent"}}
-
-
-def image_mount(name: str) -> dict[str, Any]:
-    """The mount of such a volume: the view, where its programs are built for."""
-    return {"name": name, "mountPath": VIEW, "subPath": "view", "readOnly": True}
 
 
 def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:

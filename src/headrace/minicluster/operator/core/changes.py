@@ -1,51 +1,33 @@
-"""The effect of a change of a MiniCluster's spec on running pods. Pure.
+"""What has changed in a spec: the fields with their effects on running pods, and fingerprints. Pure.
 
-A Job's template is immutable, so most fields need another Job, whose pods start anew. The fields with another effect
-are listed here; `docs/user/minicluster.md` has the same table.
+The effect of a field is declared with it (`api.fields`); `docs/user/minicluster.md` has the same table. From
+fingerprints the operator knows what has changed since an object was made. Fingerprints of a spec are the same in all
+versions of the operator: fields at their defaults count as absent, so that a field that a later version adds changes no
+fingerprint.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
+import hashlib
+import json
 import re
-from collections.abc import Hashable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...api.fields import MiniCluster
+from headrace.formats.spec.hostlist import count_hosts
+
+from ...api.declarations import Effect, fields_of
+from ...api.fields import MOST_PODS, MiniCluster, Spec
+from ...api.pod_plan import PLAN_FILE, decode
 
 Object = dict[str, Any]
 
-
-class Effect(enum.Enum):
-    """The effect of a changed field."""
-
-    AT_ONCE = "at once"  # the operator uses it from now on; pods are not affected
-    RESIZES = "resizes"  # pods are created, or drained and deleted; brokers join and leave
-    RELOADS = "reloads"  # running brokers load it
-    NEXT_START = "next start"  # pods that are created later have it
-    RECREATES = "recreates"  # another Job: all pods start anew
-
-
-# Paths with the API's names, `[]` for any item of a list. Every other field recreates, unless a listed one contains it.
-EFFECTS = {
-    "spec.size": Effect.RESIZES,
-    "spec.maxSize": Effect.RESIZES,
-    "spec.groups[].size": Effect.RESIZES,
-    "spec.groups[].maxSize": Effect.RESIZES,
-    "spec.flux.brokerConfig": Effect.RELOADS,
-    "spec.minSize": Effect.NEXT_START,
-    "spec.suspend": Effect.AT_ONCE,
-    "spec.cleanup": Effect.AT_ONCE,
-    "spec.ttlSecondsAfterFinished": Effect.AT_ONCE,
-    "spec.startTimeoutSeconds": Effect.AT_ONCE,
-    "spec.autoscale": Effect.AT_ONCE,
-    "spec.managedBy": Effect.AT_ONCE,
-}
-# How their paths begin: each reconcile asks for the effects of all fields, of which there may be thousands.
-_BEGINNINGS = tuple({path.partition("[")[0] for path in EFFECTS})
+# The keys under which a cached object has its fingerprint, and a ConfigMap the hosts of its plan, instead of its
+# content.
+TRIMMED, HOSTS = "headrace-content", "headrace-hosts"
 
 
 class Change(NamedTuple):
@@ -65,14 +47,37 @@ def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
 
 def effect_of(path: str) -> Effect:
     """The effect of a change of the field at this path."""
-    if not path.startswith(_BEGINNINGS):
+    known, beginnings = effects()
+    if not path.startswith(beginnings):
         return Effect.RECREATES
     place = re.sub(r"\[[0-9]+\]", "[]", path)
     while place:
-        if place in EFFECTS:
-            return EFFECTS[place]
+        if place in known:
+            return known[place]
         place = place[: max(place.rfind("."), place.rfind("["), 0)]
     return Effect.RECREATES
+
+
+@functools.cache
+def effects() -> tuple[dict[str, Effect], tuple[str, ...]]:
+    """The effects by path, with the API's names and `[]` for any item of a list, and the beginnings of these paths.
+
+    A field that is not among them, nor below one of them, recreates the pods. Each reconcile asks for the effects of
+    all fields, of which there may be thousands, and most are dismissed by the beginnings of their paths.
+    """
+    known = dict(_marked(Spec, "spec"))
+    return known, tuple({path.partition("[")[0] for path in known})
+
+
+def _marked(record: type[msgspec.Struct], path: str) -> Iterator[tuple[str, Effect]]:
+    for one in fields_of(record).values():
+        here, kind = f"{path}.{one.name}", one.type
+        if one.effect:
+            yield here, one.effect
+        while kind.kind is list and kind.item:
+            here, kind = f"{here}[]", kind.item
+        if issubclass(kind.kind, msgspec.Struct):
+            yield from _marked(kind.kind, here)
 
 
 def leaves(cluster: MiniCluster) -> dict[str, Any]:
@@ -93,24 +98,13 @@ def _collect(value: Any, path: str, found: dict[str, Any]) -> None:
         found[path] = value
 
 
-@functools.lru_cache(maxsize=None)
-def _fields(kind: Hashable) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a type of records; cached, since msgspec evaluates all annotations at each call, and each reconcile
-    needs them.
-    """
-    assert isinstance(kind, type)
-    return msgspec.structs.fields(kind)
-
-
-def _given(record: Any) -> Object:
+def _given(record: msgspec.Struct) -> Object:
     """The fields of a record that are not at their defaults."""
     found: Object = {}
-    kind: Hashable = record.__class__
-    for one in _fields(kind):
-        value = getattr(record, one.name)
-        default = one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default
-        if value != default:
-            found[one.encode_name] = _plain(value)
+    for one in fields_of(type(record)).values():
+        value = getattr(record, one.attribute)
+        if value != one.default or one.required:
+            found[one.name] = _plain(value)
     return found
 
 
@@ -122,3 +116,52 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return value
+
+
+def spec_fingerprint(cluster: MiniCluster) -> str:
+    """The fingerprint of the whole spec."""
+    return _hash(leaves(cluster))
+
+
+def recreating_fingerprint(cluster: MiniCluster) -> str:
+    """The fingerprint of the fields whose change needs another Job, as a Job's template is immutable."""
+    found = leaves(cluster)
+    return _hash({path: found[path] for path in found if effect_of(path) is Effect.RECREATES})
+
+
+def configuration_fingerprint(cluster: MiniCluster) -> str:
+    """The fingerprint of the brokers' configuration, which running brokers reload."""
+    return _hash(cluster.flux.broker_config)
+
+
+def content_fingerprint(body: Object) -> str:
+    """The fingerprint of an object's content, as far as the API server stores it unchanged. A trimmed object carries
+    its own (`operator`).
+    """
+    if TRIMMED in body:
+        return str(body[TRIMMED])
+    if body.get("kind") == "Service" or "clusterIP" in (body.get("spec") or {}):
+        spec = body["spec"]
+        ports = [(one.get("name"), one.get("port")) for one in spec.get("ports") or ()]
+        return _hash({"selector": spec.get("selector"), "ports": ports})
+    return _hash(body.get("data"))
+
+
+def hosts_of(config_map: Object) -> str:
+    """The hosts of the instance, by rank, as a hostlist, from a MiniCluster's ConfigMap; "" for that of an image's own
+    Flux, which has no plan, and for one that was changed to nonsense.
+    """
+    if HOSTS in config_map:
+        return str(config_map[HOSTS])
+    try:
+        hosts = decode((config_map.get("data") or {}).get(PLAN_FILE, "")).hosts
+        # Whoever may change the ConfigMap may write any list there.
+        count_hosts(hosts, 2 * MOST_PODS)
+        return hosts
+    except ValueError:
+        return ""
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -11,11 +11,11 @@ from headrace.k8s.objects.conditions import Ended
 from headrace.k8s.objects.timestamps import text_of
 
 from ...api.fields import MiniCluster
+from ..names import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
+from ..objects import GROUP_FAILED, START_TIMEOUT, annotations_of
 from . import pods
-from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
 from .job_end import is_backoff_exceeded
 from .observed import Object, Observed
-from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
 from .progress import services_trouble, silence
 
 # The reason of JobRunning after the end of an instance that was reported as running.
@@ -49,10 +49,10 @@ def conditions_of(
     old = {one.get("type"): one for one in before.get("conditions") or ()}
     suspended = phase == SUSPENDED
     waiting = phase in (PENDING, STARTING) and observed.job is not None
-    told = _run_was_told(before, old)
+    reported = _run_was_reported(before, old)
     # An instance may start and end between two reconciles. The status with its end then has JobRunning as true, and the
     # next one as false, so that a client that waits for the condition sees it as with a longer job.
-    running = phase == RUNNING or bool(end and lead_end and lead_end.job_started and not told)
+    running = phase == RUNNING or bool(end and lead_end and lead_end.job_started and not reported)
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""
     needs = "PodsNotRunning" if waiting else "NoPods" if suspended or observed.job is None else "PodsRunning"
@@ -60,7 +60,7 @@ def conditions_of(
         ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
         ("JobWaitingForResources", waiting, needs, reason if waiting else ""),
         ("JobMiniClusterReady", running, up, reason if phase == RUNNING else ran),
-        ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
+        ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if reported and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
     elsewhere, unanswered = observed.metrics_elsewhere, observed.metrics_unanswered
@@ -86,10 +86,10 @@ def conditions_of(
     return [_condition(row, old.get(row[0]), status["observedGeneration"], now) for row in rows]
 
 
-def _run_was_told(before: Object, old: Object) -> bool:
+def _run_was_reported(before: Object, old: Object) -> bool:
     """Whether a previous status has reported as running the instance that has now ended."""
-    told = old.get("JobRunning", {})
-    return before.get("phase") == RUNNING or told.get("status") == "True" or told.get("reason") == _RUN_ENDED
+    reported = old.get("JobRunning", {})
+    return before.get("phase") == RUNNING or reported.get("status") == "True" or reported.get("reason") == _RUN_ENDED
 
 
 def _saving(view: View) -> str:

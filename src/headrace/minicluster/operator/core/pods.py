@@ -252,10 +252,10 @@ def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
     texts = [
         reason if len(found) == 1 else f"{reason} ({_count(number, 'pod')})" for reason, number in found.most_common()
     ]
-    return [*told_of([pod for pod in pods if is_terminating(pod)]), *texts]
+    return [*deletions([pod for pod in pods if is_terminating(pod)]), *texts]
 
 
-def told_of(terminating: list[Object]) -> list[str]:
+def deletions(terminating: list[Object]) -> list[str]:
     """The message that these pods are being deleted, with their names."""
     lost = [pod for pod in terminating if is_node_lost(pod)]
     texts = [f"{_being_deleted(lost)} on a node that does not answer: {_LOST_NODE}"] if lost else []
@@ -344,8 +344,8 @@ def _container_trouble(name: str, status: Object) -> str:
         cause = ended.get("reason") or ""
         text = f"container {name} ended with status {ended['exitCode']}"
         message = ended.get("message") or ""
-        told = str(_message(message).get("reason") or message)
-        return _sentence(text if cause in ("", "Error") else f"{text} ({cause})", told)
+        cause_text = str(_message(message).get("reason") or message)
+        return _sentence(text if cause in ("", "Error") else f"{text} ({cause})", cause_text)
     return ""
 
 

@@ -10,10 +10,10 @@ from ...api.channel_messages import MOST_NAMED
 from ...api.fields import MiniCluster
 from ...api.plan import hosts_outside
 from ...api.pod_plan import KILLED
+from ..names import RUNNING
+from ..objects import FORMER_FAILURES, annotations_of
 from . import pods
-from .annotations import FORMER_FAILURES, annotations_of
 from .observed import Observed
-from .phases import RUNNING
 
 Object = dict[str, Any]
 
@@ -42,8 +42,8 @@ def brokers_up(observed: Observed, wanted: int) -> int:
     ready = sum(1 for pod in current if pods.is_ready(pod))
     if observed.lead is not None or not still_runs(observed):
         return ready
-    unknown = wanted - wanted_pods(observed) + sum(1 for pod in current if pods.is_yet_to_be_ready(pod))
-    return max(ready, min(number(observed.status.get("brokersUp")), ready + unknown))
+    unreported = wanted - wanted_pods(observed) + sum(1 for pod in current if pods.is_yet_to_be_ready(pod))
+    return max(ready, min(number(observed.status.get("brokersUp")), ready + unreported))
 
 
 def is_lead_there(observed: Observed) -> bool:
@@ -55,11 +55,11 @@ def is_lead_there(observed: Observed) -> bool:
 def still_runs(observed: Observed) -> bool:
     """Whether the lead of the instance that was reported as running still exists and was not killed."""
     before, lead, name = observed.status, observed.lead_pod, observed.name
-    told = condition(before, "JobRunning")
-    if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_terminating(lead):
+    reported = condition(before, "JobRunning")
+    if before.get("phase") != RUNNING or reported.get("status") != "True" or lead is None or pods.is_terminating(lead):
         return False
     began = pods.started(lead, name)
-    return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED
+    return bool(began) and began <= reported["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED
 
 
 def lead_says(observed: Observed) -> bool:
@@ -96,7 +96,7 @@ def services_trouble(observed: Observed) -> str:
     """Why the pod of `spec.services` does not run; "" if it does, is starting, or if there is none."""
     own = [pod for pod in observed.pods.get("", ()) if not pods.is_terminating(pod)]
     found = pods.troubles(own)
-    # Warnings are told by `shortage` until the Jobs' pods have run.
+    # `shortage` has the warnings until the Jobs' pods have run.
     if any(map(pods.waits_for_volumes, own)) and ran_in_full(observed):
         found += observed.warnings
     return "; ".join(f"services: {text}" for text in dict.fromkeys(found))

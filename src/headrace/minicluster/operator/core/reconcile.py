@@ -19,20 +19,20 @@ from headrace.k8s.objects.timestamps import seconds_of, text_of
 from headrace.k8s.runtime.events import Report
 from headrace.k8s.runtime.steps import Apply, Create, Delete, Patch
 
-from ...api.fields import API_VERSION, KIND, MiniCluster
+from ...api.fields import API_VERSION, KIND, InvalidMiniCluster, MiniCluster
 from ...api.plan import hosts_outside, outside_lead
 from ...api.pod_plan import PLAN_FILE
-from ...api.problems import InvalidMiniCluster
 from ...api.validate import check
 from .. import names
-from ..kinds import KINDS
-from . import pods
-from .actions import Actions, MakeSecret, Step, Tell
-from .annotations import (
+from ..actions import Actions, LeadRequest, MakeSecret, Step
+from ..autoscaler import wanted_size
+from ..names import RUNNING
+from ..objects import (
     CONFIG,
     CONTENT,
     FORMER_FAILURES,
     GROUP_FAILED,
+    KINDS,
     RECREATES,
     SPEC,
     START_TIMEOUT,
@@ -40,19 +40,17 @@ from .annotations import (
     annotated,
     annotations_of,
 )
-from .autoscale import wanted_size
+from . import pods
+from .changes import configuration_fingerprint, content_fingerprint, hosts_of, recreating_fingerprint, spec_fingerprint
 from .conditions import View
-from .fingerprint import configuration, content_of, hosts_of, recreating, whole
 from .job_end import failed_pod
 from .observed import Object, Observed
-from .phases import RUNNING
 from .progress import number, pod_failures, ran_in_full, shortage
-from .status import status_of
-from .transitions import events_of
+from .status import events_of, status_of
 
 # Seconds for which a deletion waits until the instance has saved its queue, and after which a suspension tries again;
 # seconds after which a deletion does.
-SAVE_TIMEOUT, SAVE_AGAIN = 60.0, 10.0
+SAVE_TIMEOUT, SAVE_RETRY = 60.0, 10.0
 # Seconds after the start of its Job from which the Events of a MiniCluster with missing pods are read, and between two
 # readings.
 WARNINGS_AFTER = 10.0
@@ -295,14 +293,14 @@ def _apply_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> 
         work.steps.append(MakeSecret(names.secret(cluster)))
     present = {"ConfigMap": observed.config_maps, "Service": observed.services, "Job": observed.jobs}
     present["Pod"] = {one["metadata"]["name"]: one for one in observed.pods.get("", ())}
-    spec_hash, recreates = whole(cluster), recreating(cluster)
+    spec_hash, recreates = spec_fingerprint(cluster), recreating_fingerprint(cluster)
     for body in desired:
         kind, name = body["kind"], body["metadata"]["name"]
-        made = annotated(body, {SPEC: spec_hash, CONTENT: content_of(body)})
+        made = annotated(body, {SPEC: spec_hash, CONTENT: content_fingerprint(body)})
         if kind == "Job":
             own = {
                 RECREATES: recreates,
-                CONFIG: configuration(cluster),
+                CONFIG: configuration_fingerprint(cluster),
                 **({SUSPENDED_BY_US: "true"} if cluster.spec.suspend else {}),
             }
             made = annotated(made, own)
@@ -359,25 +357,25 @@ def _differs(found: Object, made: Object) -> bool:
     annotations = annotations_of(found)
     if annotations.get(SPEC) != made["metadata"]["annotations"][SPEC]:
         return True
-    return content_of(found) != annotations.get(CONTENT)
+    return content_fingerprint(found) != annotations.get(CONTENT)
 
 
 def _with_former_failures(job: Object, failures: int) -> Object:
     """A new Job of which the pods' failures and `failures` of former Jobs count towards one limit."""
     if not failures:
         return job
-    left = max(job["spec"]["backoffLimit"] - failures, 0)
-    return {**annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": left}}
+    remaining = max(job["spec"]["backoffLimit"] - failures, 0)
+    return {**annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": remaining}}
 
 
 def _is_of_former_spec(job: Object, cluster: MiniCluster) -> bool:
     if job["metadata"].get("deletionTimestamp"):
         return False
     annotations = annotations_of(job)
-    if not _has_channel(cluster) and annotations.get(CONFIG) not in (None, configuration(cluster)):
+    if not _has_channel(cluster) and annotations.get(CONFIG) not in (None, configuration_fingerprint(cluster)):
         # Without a channel, the brokers cannot be told to reload their configuration.
         return True
-    return annotations.get(RECREATES) not in (None, recreating(cluster))
+    return annotations.get(RECREATES) not in (None, recreating_fingerprint(cluster))
 
 
 # --- suspension
@@ -400,7 +398,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
         lead = observed.lead
         if lead and lead.saved and lead.state == "running":
             # The suspension was taken back after the save.
-            work.steps.append(Tell({"op": "go_on"}))
+            work.steps.append(LeadRequest({"op": "go_on"}))
         return False
     if SUSPENDED_BY_US in annotations_of(job):
         body = {"metadata": {"annotations": {SUSPENDED_BY_US: None}}, "spec": {"suspend": False}}
@@ -440,11 +438,11 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
         work.notices.append(Report("Warning", "QueueLost", f"the queue {why}{lost}"))
         return True
     if lead:
-        again = SAVE_AGAIN if gives_up else SAVE_TIMEOUT
-        due = lead.save_failed + again if error else work.now
+        retry_after = SAVE_RETRY if gives_up else SAVE_TIMEOUT
+        due = lead.save_failed + retry_after if error else work.now
         if work.now >= due:
-            work.steps.append(Tell({"op": "save", "path": path}))
-            due = work.now + again
+            work.steps.append(LeadRequest({"op": "save", "path": path}))
+            due = work.now + retry_after
         work.requeue_times.append(due)
     if gives_up:
         work.requeue_times.append(since + SAVE_TIMEOUT)
@@ -508,7 +506,7 @@ def _resize(work: _Work, cluster: MiniCluster, job: Object, hosts: str) -> None:
 
 
 def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int, hosts: str) -> None:
-    """Resize one Job; `group` is "" for the MiniCluster's own pods. The lead is told of every size: it drains hosts
+    """Resize one Job; `group` is "" for the MiniCluster's own pods. Every size is sent to the lead: it drains hosts
     beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
     """
     observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead
@@ -517,7 +515,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
     if lead is not None and lead.state == "running" and not done:
         largest = max(size, cluster.spec.max_size)
         request = {"op": "resize", "size": size, "max_size": largest, "hosts": hosts}
-        work.steps.append(Tell({**request, "group": group} if group else request))
+        work.steps.append(LeadRequest({**request, "group": group} if group else request))
     runs = any(map(pods.is_running, observed.pods.get(name, ())))
     if size < have and runs and _has_channel(cluster) and not done:
         why = "there is a connection to the lead, which drains" if lead is None else "no job runs on"
@@ -529,7 +527,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
 
 def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object]) -> None:
     """Let the brokers reload a configuration that has changed since their Job was made."""
-    lead, wanted = work.observed.lead, configuration(cluster)
+    lead, wanted = work.observed.lead, configuration_fingerprint(cluster)
     if annotations_of(job).get(CONFIG) in (None, wanted) or lead is None:
         return
     plan = json.loads(_config_map(desired)["data"][PLAN_FILE])
@@ -538,7 +536,7 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
         work.steps.append(Patch(JOBS, work.observed.name, job["metadata"]["uid"], body))
         work.notices.append(Report("Normal", "Reloaded", "the brokers have the changed spec.flux.brokerConfig"))
     elif lead.state == "running":
-        work.steps.append(Tell({"op": "reload", "config": plan["config"]}))
+        work.steps.append(LeadRequest({"op": "reload", "config": plan["config"]}))
 
 
 def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
@@ -549,12 +547,12 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
     demand = observed.lead.demand_nodes
     # The pods of groups, and hosts of bursting, are nodes of the instance, too.
     others = sum(group.size for group in cluster.spec.groups) + hosts_outside(cluster)
-    size, again = wanted_size(
+    size, next_check = wanted_size(
         cluster.spec.size, policy.min_size, max(cluster.spec.max_size, cluster.spec.size),
         max(demand - others, min(demand, 1)), observed.lead.idle_since, policy.idle_seconds, work.now,
     )  # fmt: skip
-    if again is not None:
-        work.requeue_times.append(again)
+    if next_check is not None:
+        work.requeue_times.append(next_check)
     if size != cluster.spec.size:
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"spec": {"size": size}}))
         text = f"from {cluster.spec.size} to {size} pods: active jobs want {demand} node{'' if demand == 1 else 's'}"
@@ -600,12 +598,12 @@ def _watch_replaced(work: _Work) -> None:
     observed = work.observed
     every = [pod for group in observed.pods.values() for pod in group]
     since = [pods.scheduled_since(pod) for pod in every if pods.waits_for_volumes(pod)]
-    look_at = min((seconds_of(one) + WARNINGS_AFTER for one in since if one), default=None)
-    work.read_events = observed.secret is False or (look_at is not None and work.now >= look_at)
+    warnings_due = min((seconds_of(one) + WARNINGS_AFTER for one in since if one), default=None)
+    work.read_events = observed.secret is False or (warnings_due is not None and work.now >= warnings_due)
     if work.read_events:
         work.requeue_times.append(work.now + WARNINGS_EVERY)
-    elif look_at is not None:
-        work.requeue_times.append(look_at)
+    elif warnings_due is not None:
+        work.requeue_times.append(warnings_due)
 
 
 def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
@@ -629,9 +627,11 @@ def _clean_up(work: _Work, cluster: MiniCluster) -> None:
     observed = work.observed
     _drop_finalizer(work)
     for name, job in observed.jobs.items():
-        left = name != observed.name and not has_ended(JOBS, job) and not job["metadata"].get("deletionTimestamp")
+        is_running_group = (
+            name != observed.name and not has_ended(JOBS, job) and not job["metadata"].get("deletionTimestamp")
+        )
         # Followers of a group end with the lead; if they have not, their Job is deleted.
-        if left and has_ended(JOBS, observed.job):
+        if is_running_group and has_ended(JOBS, observed.job):
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
     if observed.job is not None and not has_ended(JOBS, observed.job):
         return

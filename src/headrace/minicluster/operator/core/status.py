@@ -1,4 +1,4 @@
-"""The status of a MiniCluster: phase, reason, counts, times and conditions, from its observed state.
+"""The status of a MiniCluster: phase, reason, counts, times and conditions, and the Events of its changes.
 
 Pure. Everything is derived from the objects at each call. The previous status provides only the transition times of
 conditions, and facts whose objects are gone (the exit code of a deleted pod).
@@ -6,19 +6,21 @@ conditions, and facts whose objects are gone (the exit code of a deleted pod).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.formats.spec.job_state import STATE_BITS
 from headrace.k8s.objects.conditions import Ended, is_suspended, job_end
 from headrace.k8s.objects.timestamps import text_of
+from headrace.k8s.runtime.events import Report
 
 from .. import names
+from ..names import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
+from ..objects import GROUP_FAILED, START_TIMEOUT, SUSPENDED_BY_US, annotations_of
 from . import pods
-from .annotations import GROUP_FAILED, START_TIMEOUT, SUSPENDED_BY_US, annotations_of
-from .conditions import View, conditions_of
+from .conditions import CANNOT_SAVE, View, conditions_of
 from .job_end import end_before_the_last, is_backoff_exceeded, lead_end_of
 from .observed import Object, Observed
-from .phases import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
 from .progress import (
     brokers_up,
     is_lead_there,
@@ -37,6 +39,14 @@ from .progress import (
 # An int32 is what the definition of MiniClusters has for counts.
 _MOST = (1 << 31) - 1
 _ENDING = "the job has ended, its pods are ending"
+# Phases in which a new reason is an Event of its own, in addition to the phase's.
+_EVENTS = {
+    FINISHED: ("Normal", "Finished"),
+    FAILED: ("Warning", "Failed"),
+    INVALID: ("Warning", "Invalid"),
+    SUSPENDED: ("Normal", "Suspended"),
+    RUNNING: ("Normal", "Running"),
+}
 
 
 def status_of(observed: Observed, view: View, now: float) -> Object:
@@ -244,12 +254,12 @@ def _times(
     if old.get("brokersUp") or brokers_up(observed, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
     # The lead's own time is exact; the operator may see a short run only when it is over.
-    told = lead_end.job_started if lead_end else ""
-    began = told or old.get("jobStarted")
+    job_started = lead_end.job_started if lead_end else ""
+    began = job_started or old.get("jobStarted")
     if not began and observed.lead and observed.lead.state == "running" and _active(observed):
         began = text_of(now)
-    if told:
-        times.setdefault("brokersUp", told)
+    if job_started:
+        times.setdefault("brokersUp", job_started)
     if began:
         times["jobStarted"] = began
     if end:
@@ -265,3 +275,44 @@ def _active(observed: Observed) -> bool:
 def _parallelism(observed: Observed) -> int:
     job = observed.job
     return number((job.get("spec") or {}).get("parallelism")) if job else 0
+
+
+def events_of(before: Object, after: Object) -> Iterator[Report]:
+    """The Events for the change from one status to another: one for a new phase, and one for each new problem."""
+    phase, reason = after["phase"], after.get("reason") or ""
+    if phase != before.get("phase") and phase in _EVENTS:
+        kind, name = _EVENTS[phase]
+        yield Report(kind, name, _sentence(phase, after))
+    elif phase == STARTING and before.get("phase") == SUSPENDED:
+        yield Report("Normal", "Resumed", "its pods start again")
+    elif phase in (PENDING, STARTING) and before.get("phase") == RUNNING:
+        yield Report("Warning", "InstanceLost", f"the lead is gone, and another one starts: {reason or phase}")
+    old_size, new_size, live = before.get("size", 0), after["size"], (PENDING, STARTING, RUNNING)
+    if before.get("phase") in live and phase in live and 0 < old_size != new_size > 0:
+        yield Report("Normal", "Resized", f"from {old_size} to {new_size} pods")
+    was = {one["type"]: one for one in before.get("conditions") or ()}
+    for one in after.get("conditions") or ():
+        kind, old = one["type"], was.get(one["type"], {})
+        if one["status"] != "True":
+            continue
+        new = old.get("status") != "True"
+        changed = new or old.get("message") != one["message"]
+        if kind == "Foreign" and changed:
+            yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
+        elif kind == "StandingBack" and new:
+            yield Report("Warning", "StandingBack", reason)
+        elif (kind in ("Unresponsive", "ChannelClosed", "ServicesDown") and changed) or (kind == "Degraded" and new):
+            yield Report("Warning", kind, one["message"])
+        elif kind == "Saving" and changed and one["reason"] == CANNOT_SAVE:
+            yield Report("Warning", "NotSaved", one["message"])
+        elif kind == "Invalid" and phase != INVALID and changed:
+            yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
+
+
+def _sentence(phase: str, status: Object) -> str:
+    reason = status.get("reason") or ""
+    if phase == RUNNING:
+        return f"{status['brokersUp']} of {status['ready'].partition('/')[2]} brokers are up"
+    if phase == FINISHED:
+        return reason or f"the job ended with status {status.get('exitCode', 0)}"
+    return reason or phase

@@ -12,8 +12,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from ...api.mode import Mode
 from ...api.pod_plan import PodPlan
+from ...api.shell_text import Mode
 from .place import Place
 
 # Environment variable with the arguments of a broker under a wrapper, as JSON.
@@ -112,12 +112,12 @@ def be_wrapped_broker() -> int:
     if not text:
         print("headrace-pod broker: is called by the runner, under the program of spec.flux.wrap", file=sys.stderr)
         return 2
-    told = json.loads(text)
-    os.set_inheritable(told["report"], False)
+    start = json.loads(text)
+    os.set_inheritable(start["report"], False)
     preload(2)
     from headrace.formats.config import files as config_files
 
-    _be_broker(told["attrs"], config_files.load(told["attrs"]["config.path"]), told["command"], told["report"])
+    _be_broker(start["attrs"], config_files.load(start["attrs"]["config.path"]), start["command"], start["report"])
 
 
 def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> NoReturn:

@@ -29,7 +29,7 @@ class Link:
     def fd(self) -> int:
         return self._sock.fileno()
 
-    def tell(self, line: str) -> None:
+    def send_state(self, line: str) -> None:
         # The process may have been killed.
         with contextlib.suppress(OSError):
             self._sock.sendall(line.encode() + b"\n")
@@ -45,8 +45,8 @@ class Link:
             elif word == b"jobs":
                 import json
 
-                told = json.loads(rest)
-                self.jobs, self.failed_job = told["jobs"], told["failed"]
+                ended = json.loads(rest)
+                self.jobs, self.failed_job = ended["jobs"], ended["failed"]
         return bool(data)
 
 

@@ -131,7 +131,7 @@ class ChannelServer:
         self._dumps: dict[str, list[Callable[[str], None]]] = {}
         # The value of the attribute `content.dump` before a save, since which the instance's end writes no archive; ""
         # if its end writes one.
-        self._held_dump = ""
+        self._disabled_dump = ""
         self._lines = LineReader()
         self._context = Context(1)
         self._zap = self._authenticator(keys)
@@ -327,10 +327,10 @@ class ChannelServer:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
 
     def _go_on(self, request: _Request, _body: dict[str, Any]) -> None:
-        """Undo `_hold_dump`: the instance goes on after its last save, so its end writes an archive again."""
-        if self._held_dump:
-            self._ask("attr.set", {"name": _DUMP, "value": self._held_dump})
-            self._held_dump = ""
+        """Undo `_disable_dump`: the instance goes on after its last save, so its end writes an archive again."""
+        if self._disabled_dump:
+            self._ask("attr.set", {"name": _DUMP, "value": self._disabled_dump})
+            self._disabled_dump = ""
             self._changed()
         self._answer(request, {"goes_on": True})
 
@@ -386,19 +386,19 @@ class ChannelServer:
                 why = why or str(exc)
             if not why:
                 with contextlib.suppress(OSError):
-                    self._hold_dump()
+                    self._disable_dump()
             for each in self._dumps.pop(path):
                 each(why)
 
         self._reactor.add_fd(pidfd, ended)
 
-    def _hold_dump(self) -> None:
+    def _disable_dump(self) -> None:
         """Let the instance's end write no archive: a shutdown cancels running jobs, and an archive made then would not
         continue them. Raises OSError.
         """
         if value := self._ask("attr.get", {"name": _DUMP})["value"]:
             self._ask("attr.set", {"name": _DUMP, "value": ""})
-            self._held_dump = value
+            self._disabled_dump = value
             self._changed()
 
     # -- the broker, the runner
@@ -418,8 +418,8 @@ class ChannelServer:
             for request in self._ending:
                 self._answer(request, {"ended": True})
             self._ending.clear()
-            told = {"jobs": self._instance.snapshot.jobs, "failed": self._instance.failed_job}
-            self._link.sendall(b"jobs " + messages.encode(told) + b"\n")
+            summary = {"jobs": self._instance.snapshot.jobs, "failed": self._instance.failed_job}
+            self._link.sendall(b"jobs " + messages.encode(summary) + b"\n")
         elif state in UP:
             if self._instance.handle is None:
                 with contextlib.suppress(OSError):
@@ -452,8 +452,8 @@ class ChannelServer:
             self._reactor.add_timer(_PERIOD if self._sent else 0.0, self._send_snapshot)
 
     def _snapshot(self) -> dict[str, Any]:
-        """What watchers are told; `saved` tells that the instance was saved for an end which has not come."""
-        return {**self._instance.snapshot.as_object(), "saved": bool(self._held_dump)}
+        """The state for watchers; `saved` is true if the instance was saved for an end that has not come."""
+        return {**self._instance.snapshot.as_object(), "saved": bool(self._disabled_dump)}
 
     def _send_snapshot(self) -> None:
         self._due = False

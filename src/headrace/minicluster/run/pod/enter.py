@@ -25,8 +25,8 @@ def enter(env: Mapping[str, str]) -> int:
     import json
 
     fd = int(number)
-    told = {name: value for name, value in env.items() if name != VARIABLE}
-    data = json.dumps({"env": told, "cwd": os.getcwd()}).encode() + b"\n"
+    variables = {name: value for name, value in env.items() if name != VARIABLE}
+    data = json.dumps({"env": variables, "cwd": os.getcwd()}).encode() + b"\n"
     while data:
         data = data[os.write(fd, data) :]
     answer = os.read(fd, 16)
@@ -37,5 +37,5 @@ def read(text: bytes) -> tuple[dict[str, str], str]:
     """The environment and the directory of a shell text, as `enter` sent them. Raises ValueError."""
     import json
 
-    told: dict[str, Any] = json.loads(text)
-    return told["env"], told["cwd"]
+    received: dict[str, Any] = json.loads(text)
+    return received["env"], received["cwd"]

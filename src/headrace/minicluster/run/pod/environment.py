@@ -12,8 +12,8 @@ from headrace.engine.broker.boot.address import AddressError, address_of
 from headrace.wire.client.installation import BINDINGS
 
 from ...api import pod_plan
-from ...api.mode import Mode
 from ...api.pod_plan import PodPlan
+from ...api.shell_text import Mode
 from . import files
 from .place import Place
 

@@ -195,8 +195,8 @@ class Instance:
     def _take_stats(self, body: dict[str, Any]) -> None:
         states = body["job_states"]
         self._jobs = {name: int(states.get(name, 0)) for name in STATE_BITS}
-        again, self._refused = self._refused, []
-        for topic, asked, take in again:
+        retried, self._refused = self._refused, []
+        for topic, asked, take in retried:
             if self.handle is not None:
                 self._stream(self.handle, topic, asked, take)
         if any(self._jobs[name] for name in _ACTIVE):

@@ -16,7 +16,7 @@ _LARGEST_WAITING = 16
 
 
 class ReadyPort:
-    """The server of the port, from `open` on. `tell` sets whether the broker is up.
+    """The server of the port, from `open` on. `answer_probes` sets whether the broker is up.
 
     `watch(fd, read)` registers `read` for descriptor `fd`, `forget(fd)` removes it.
     """
@@ -46,7 +46,7 @@ class ReadyPort:
         """Whether requests are answered with 200."""
         return self._up is True
 
-    def tell(self, up: bool) -> None:
+    def answer_probes(self, up: bool) -> None:
         """Set whether the broker is up. Requests wait only before it is up for the first time."""
         if up or self._up is not None:
             self._up = up

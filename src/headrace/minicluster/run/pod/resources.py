@@ -31,7 +31,7 @@ class ResourceFiles:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._handle: Handle | None = None
         self._asking = 0
-        self._asks_again = False
+        self._changed_meanwhile = False
         try:
             self._sock.connect(place.socket)
         except OSError:
@@ -75,9 +75,9 @@ class ResourceFiles:
     def _ask(self) -> None:
         assert self._handle is not None
         if self._asking:
-            self._asks_again = True
+            self._changed_meanwhile = True
             return
-        self._asking, self._asks_again = 2, False
+        self._asking, self._changed_meanwhile = 2, False
         self._handle.rpc("resource.sched-status", {}, nodeid=0).then(self._take_resources)
         self._handle.rpc("attr.get", {"name": "hostlist"}).then(self._take_hosts)
 
@@ -95,7 +95,7 @@ class ResourceFiles:
 
     def _answered(self) -> None:
         self._asking -= 1
-        if not self._asking and self._asks_again:
+        if not self._asking and self._changed_meanwhile:
             self._ask()
 
     def _write(self, name: str, text: str) -> None:

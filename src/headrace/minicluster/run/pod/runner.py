@@ -24,20 +24,19 @@ from headrace.formats.spec.job_exception import NODE_FAILURE
 from headrace.formats.spec.wait_status import exit_code
 
 from ...api import pod_plan, shell_text
-from ...api.mode import Mode
 from ...api.pod_plan import PodPlan
+from ...api.shell_text import Mode, plain_words
 from . import brokers, channel_link, ending, enter, environment, files
 from .ending import Ending
 from .place import Place, PlaceError, find_place, read_plan
 from .ready import ReadyPort
-from .words import plain_words
 
 if TYPE_CHECKING:
     from .resources import ResourceFiles
 
 # Exit status of a pod that received SIGTERM before its instance had ended: a shell's status for that signal.
 EXIT_TERMINATED = 128 + signal.SIGTERM
-_TOLD_TO_END = "the pod was told to end (SIGTERM)"
+_SIGTERM_REASON = "the pod was told to end (SIGTERM)"
 # Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds for an orderly end after SIGTERM, of the 30 that Kubernetes gives a pod by default.
@@ -45,16 +44,16 @@ _TERMINATION_TIMEOUT = 20.0
 # Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
 # request them from the lead all at once while pods are still starting.
 _SETTLED = 3.0
-# Seconds in a state before probes are told that the broker is up. The pods of an instance that ends sooner never become
+# Seconds in a state before probes report the broker as up. The pods of an instance that ends sooner never become
 # ready, which saves an update of each pod's status, and of the Service's endpoints, while all of them start or end.
 # Brokers that wait for others are in state quorum.
 _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
 # Seconds between two looks for the place of a pod that its plan does not have.
-_LOOK_FOR_PLACE = 1.0
+_PLACE_PERIOD = 1.0
 # Seconds for the channel's process to report the final counts of jobs.
 _LAST_WORDS = 1.0
 # Seconds after a follower is lost in which the lead may be told to end as well, by the same deletion of the pods.
-_TOLD_TOGETHER = 5.0
+_SIGTERM_SPREAD = 5.0
 
 
 def run_pod(argv: list[str] | None = None) -> int:
@@ -81,7 +80,7 @@ def _find_foreign_place() -> tuple[PodPlan, Place]:
     The Job may have more pods than its cluster has hosts for. Such a pod waits, as its end would be that of the Job,
     until it is deleted or a plan comes that has its host: the kubelet changes the file with the Secret.
     """
-    is_told = False
+    is_reported = False
     while True:
         plan = read_plan(pod_plan.FOREIGN_FOLDER)
         try:
@@ -90,12 +89,12 @@ def _find_foreign_place() -> tuple[PodPlan, Place]:
             index = os.environ.get(pod_plan.INDEX_VARIABLE, "")
             if not index.isdigit() or int(index) < plan.size:
                 raise
-            if not is_told:
+            if not is_reported:
                 print(f"headrace-pod: {exc}: waiting, as the Job was scaled beyond them", file=sys.stderr, flush=True)
-                is_told = True
+                is_reported = True
         # The kernel drops signals for process 1 of a container if it has no handler for them.
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
-        time.sleep(_LOOK_FOR_PLACE)
+        time.sleep(_PLACE_PERIOD)
 
 
 class Runner:
@@ -110,7 +109,7 @@ class Runner:
         self._reason = self._cause = ""
         # Whether SIGTERM was received.
         self._terminating = False
-        # Whether the broker was told to end before its initial program had ended.
+        # True if the broker got SIGTERM before its initial program had ended.
         self._cut_short = False
         # The steps that are due at a time (time.monotonic).
         self._due: dict[Callable[[], None], float] = {}
@@ -261,7 +260,7 @@ class Runner:
         if self._channel is not None:
             self._end_channel(self._channel)
         if self._cut_short:
-            self._reason = _TOLD_TO_END
+            self._reason = _SIGTERM_REASON
             return EXIT_TERMINATED
         if self._was_killed:
             self._reason = ending.reason_of(status, "the lead's broker")
@@ -276,13 +275,13 @@ class Runner:
             if self._cause == NODE_FAILURE and self._plan.replaces_killed:
                 # Kubernetes tells pods that it deletes together, as those of a Job that is suspended, one after the
                 # other to end. The job of a lead that is told last has failed, and the Job must not fail with it.
-                self._wait(self._is_terminating, _TOLD_TOGETHER)
+                self._wait(self._is_terminating, _SIGTERM_SPREAD)
                 if self._terminating:
-                    self._cut_short, self._cause, self._reason = True, "", _TOLD_TO_END
+                    self._cut_short, self._cause, self._reason = True, "", _SIGTERM_REASON
                     return EXIT_TERMINATED
         if self._plan.timed:
-            self._tell_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
-            self._tell_time("fluxstart", time.monotonic() - began)
+            self._print_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
+            self._print_time("fluxstart", time.monotonic() - began)
         return status
 
     def _open_channel(self) -> None:
@@ -302,7 +301,7 @@ class Runner:
         """Tell the operator that the instance has ended. If the operator requested the end, wait until it deletes the
         pod: a pod that ends by itself would complete the Job.
         """
-        channel.tell("ended")
+        channel.send_state("ended")
         self._wait(lambda: channel.closed or bool(channel.jobs), _LAST_WORDS)
         if channel.asks_to_end:
             self._wait(self._is_terminating)
@@ -325,7 +324,7 @@ class Runner:
             )
         return [shell, "-c", plan.initial_program]
 
-    def _tell_time(self, what: str, seconds: float) -> None:
+    def _print_time(self, what: str, seconds: float) -> None:
         print(f"FLUXTIME {what} wall time {environment.elapsed(max(seconds, 0.0))}", file=sys.stderr)
 
     def _finish(self, status: int) -> int:
@@ -364,7 +363,7 @@ class Runner:
         self._states = -1
         self._drop_resources()
         self._state = ""
-        self._tell_probes()
+        self._answer_probes()
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
         self._broker = 0
@@ -381,20 +380,20 @@ class Runner:
         for state in text.decode().split():
             self._state = state
             if self._channel is not None:
-                self._channel.tell(state)
+                self._channel.send_state(state)
             if state == "run":
                 self._times.setdefault("run", time.time())
                 self._due[self._keep_resources] = time.monotonic() + (0.0 if self._leads else _SETTLED)
             elif state == "cleanup":
                 self._times.setdefault("done", time.time())
         if self._state not in brokers.UP:
-            self._tell_probes()
+            self._answer_probes()
         elif not self._ready.up:
-            self._due[self._tell_probes] = time.monotonic() + _LASTS[self._state]
+            self._due[self._answer_probes] = time.monotonic() + _LASTS[self._state]
 
-    def _tell_probes(self) -> None:
-        self._due.pop(self._tell_probes, None)
-        self._ready.tell(self._state in brokers.UP)
+    def _answer_probes(self) -> None:
+        self._due.pop(self._answer_probes, None)
+        self._ready.answer_probes(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
         """Start to keep the files with the instance's R and hosts; an error is ignored, as they are not essential."""
@@ -501,7 +500,7 @@ class Runner:
                     read()
 
     def _kill(self) -> None:
-        """Kill processes that did not end when told to."""
+        """Kill processes that did not end after SIGTERM."""
         if self._broker:
             self._send_to_broker(signal.SIGKILL)
         if self._shell:

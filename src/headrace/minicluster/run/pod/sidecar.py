@@ -20,12 +20,12 @@ from headrace.wire.client.handle import Handle
 
 from ...api import shell_text
 from ...api.pod_plan import PodPlan, Sidecar
+from ...api.shell_text import plain_words
 from . import environment
 from .place import Place, PlaceError, find_place, read_plan
-from .words import plain_words
 
 # Seconds between two attempts to connect to the socket, since no event reports that a broker listens.
-_LOOK = 0.1
+_PERIOD = 0.1
 # Errors before a broker has made its socket, and while a broker is lost.
 _NOT_YET = (errno.ENOENT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
@@ -140,4 +140,4 @@ def wait_for_instance(place: Place) -> None:
                 # The command will get the same error, and its status shows it.
                 print(f"headrace-pod: not waiting for the instance: {exc.strerror}", file=sys.stderr)
                 return
-            time.sleep(_LOOK)
+            time.sleep(_PERIOD)

@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from headrace.k8s.objects.timestamps import seconds_of, text_of
-from headrace.minicluster.operator.metrics.numbers import NAMES, numbers
-from headrace.minicluster.operator.metrics.routes import routes
+from headrace.minicluster.operator.autoscaler import NAMES, numbers
+from headrace.minicluster.operator.metrics import routes
 
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

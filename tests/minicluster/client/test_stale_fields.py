@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.minicluster.operator.stale_fields import find_stale_fields, removal
+from headrace.minicluster.client.apply import find_stale_fields, removal
 
 Object = dict[str, Any]
 HEAD = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.minicluster.run.pod.words import plain_words
+from headrace.minicluster.api.shell_text import plain_words
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,15 @@
-"""The page docs/user/minicluster-fields.md: each field with its type, default and sentence, made from `fields`.
+"""Prints the page docs/user/minicluster-fields.md: each field of a MiniCluster with its type, default and text.
 
-`python -m headrace.minicluster.operator.field_page` prints it (`make install-files` writes it).
+`make install-files` writes it.
 """
 
 from __future__ import annotations
 
 import sys
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import msgspec
-
-from ..api import fields
-from ..api.field_docs import ADDED, DESCRIPTIONS
-from ..api.fields import Record, Spec
+from headrace.minicluster.api import fields
+from headrace.minicluster.api.declarations import Bounds, FieldType, Format, OneOf, Support, fields_of
+from headrace.minicluster.api.fields import Record, Spec
 
 _HEAD = """# Fields of a MiniCluster
 
@@ -56,39 +52,28 @@ def page() -> str:
 
 
 def _section(record: type[Record], title: str) -> str:
-    hints = get_type_hints(record, include_extras=True)
     rows = [f"\n## {title}\n\n| field | type | default | |\n|---|---|---|---|\n"]
-    for one in msgspec.structs.fields(record):
-        given = one.default if one.default_factory is msgspec.NODEFAULT and not one.required else None
-        shown = str(given).lower() if isinstance(given, bool) else given
-        default = "required" if one.required else f"`{shown}`" if given or given is False else ""
-        name = f"{record.__name__}.{one.encode_name}"
-        text = DESCRIPTIONS[name] + (" *(not in the Flux Operator)*" if name in ADDED else "")
-        rows.append(f"| `{one.encode_name}` | {_type(hints[one.name])} | {default} | {text} |\n")
+    for one in fields_of(record).values():
+        shown = str(one.default).lower() if isinstance(one.default, bool) else one.default
+        given = one.constant and (one.default or one.default is False)
+        default = "required" if one.required else f"`{shown}`" if given else ""
+        text = one.text + (f" *({Support.ADDED.value})*" if one.is_marked(Support.ADDED) else "")
+        rows.append(f"| `{one.name}` | {_type(one.type)} | {default} | {text} |\n")
     return "".join(rows)
 
 
-def _type(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin in (UnionType, Union):
-        return _type(next(one for one in get_args(hint) if one is not NoneType))
-    if origin is Annotated:
-        kind, mark = get_args(hint)
-        if mark.title == "quantity":
-            return "quantity"
-        bounds = mark.extra_json_schema or {}
-        if "enum" in bounds:
-            return ", ".join(one for one in bounds["enum"] if one)
-        limits = [
-            f"{bounds[key]} or {word}" for key, word in (("minimum", "more"), ("maximum", "less")) if key in bounds
-        ]
-        return " ".join([_type(kind), *([f"({', '.join(limits)})"] if limits else [])])
-    if origin is list:
-        return f"list of {_type(get_args(hint)[0])}"
-    if origin is dict:
-        return f"map of {_type(get_args(hint)[1])}"
-    names: dict[Any, str] = {int: "number", bool: "true or false", str: "text"}
-    return names.get(hint, "object")
+def _type(kind: FieldType) -> str:
+    if Format.QUANTITY in kind.marks:
+        return "quantity"
+    if kind.item:
+        return f"{'list' if kind.kind is list else 'map'} of {_type(kind.item)}"
+    choices, bounds = kind.mark(OneOf), kind.mark(Bounds)
+    if choices:
+        return ", ".join(choices.choices)
+    name = {int: "number", bool: "true or false", str: "text"}.get(kind.kind, "object")
+    if not bounds:
+        return name
+    return f"{name} ({bounds.least} or more{'' if bounds.most is None else f', {bounds.most} or less'})"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from headrace.k8s.objects.kinds import MINICLUSTERS
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.admission.aggregation import Refusal
 
-from .numbers import NAMES, numbers
+from .autoscaler import NAMES, numbers
 
 Object = dict[str, Any]
 

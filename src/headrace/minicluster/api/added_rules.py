@@ -1,7 +1,7 @@
-"""Rules of the added fields for the life and end of a MiniCluster: time limits, failure policy, automatic size.
+"""Rules of the fields that v1alpha2 of the Flux Operator does not have: groups, managedBy and podFailurePolicy. Pure.
 
-Their source is the API field that each is copied to: batch/v1 JobSpec of Kubernetes 1.34 (managedBy,
-ttlSecondsAfterFinished, podFailurePolicy). Pure.
+Each group has a Job of its own. The other fields are copied to a Job, whose API has the rules: batch/v1 JobSpec of
+Kubernetes 1.34.
 """
 
 from __future__ import annotations
@@ -10,54 +10,75 @@ import re
 from collections.abc import Iterator
 
 from headrace.k8s.objects.labels import check_key
-from headrace.k8s.objects.problems import Problem, check_choice
+from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem
 
-from .fields import CONDITION_STATUSES, EXIT_OPERATORS, FAILURE_ACTIONS, Autoscale, MiniCluster, PodFailureRule, Spec
+from .comparisons import check_comparisons
+from .fields import Group, MiniCluster, PodFailureRule
+from .object_rules import (
+    check_image,
+    check_pod,
+    check_resources,
+    check_variables,
+    check_volumes,
+    own_volumes,
+)
 
+_HOST_LIMIT = 63
 # batch/v1: the limits of rules, exit codes of a rule, and conditions of a rule.
 _MOST_RULES = 20
 _MOST_CODES = 255
 _MOST_CONDITIONS = 20
-_MOST_MANAGER = 63
 _CONDITION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
 
 
-def check_lifecycle(cluster: MiniCluster) -> Iterator[Problem]:
-    """Problems of the fields that v1alpha2 of the Flux Operator does not have, except `groups`."""
-    spec = cluster.spec
-    if spec.managed_by:
-        yield from _check_manager(spec.managed_by)
-    ttl, timeout = spec.ttl_seconds_after_finished, spec.start_timeout_seconds
-    if ttl is not None and ttl < 0:
-        yield Problem("spec.ttlSecondsAfterFinished", f"must not be negative, it is {ttl}")
-    if timeout is not None and timeout < 1:
-        yield Problem("spec.startTimeoutSeconds", f"must be 1 or more, not {timeout}")
-    if spec.autoscale:
-        yield from _check_autoscale(spec, spec.autoscale)
+def check_added_fields(cluster: MiniCluster) -> Iterator[Problem]:
+    """The problems of these fields."""
+    if cluster.spec.managed_by:
+        yield from _check_manager(cluster.spec.managed_by)
     yield from _check_policy(cluster)
+    yield from _check_groups(cluster)
+
+
+def _check_groups(cluster: MiniCluster) -> Iterator[Problem]:
+    spec = cluster.spec
+    first: dict[str, int] = {}
+    for index, group in enumerate(spec.groups):
+        path = f"spec.groups[{index}]"
+        yield from _check_name(cluster, group, path)
+        if group.name in first:
+            yield Problem(f"{path}.name", f"{group.name!r} is also the name of spec.groups[{first[group.name]}]")
+        first.setdefault(group.name, index)
+        yield from check_comparisons(group, path)
+        if group.image:
+            yield from check_image(group.image, path)
+        yield from check_resources(group.resources, f"{path}.resources")
+        yield from check_variables(group.environment, f"{path}.environment")
+        if group.pod:
+            yield from check_pod(group.pod, cluster, f"{path}.pod")
+        yield from check_volumes(group.volumes, *own_volumes(cluster), f"{path}.volumes")
+    if spec.groups and cluster.flux.bursting and cluster.flux.bursting.hostlist:
+        yield Problem("spec.groups", "cannot be combined with flux.bursting.hostlist, which names all hosts")
+
+
+def _check_name(cluster: MiniCluster, group: Group, path: str) -> Iterator[Problem]:
+    path = f"{path}.name"
+    if not LABEL.match(group.name) or not group.name[0].isalpha():
+        # The pods of a group whose name is a number would have the host names of the MiniCluster's own pods.
+        yield Problem(path, f"{group.name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
+        return
+    if group.name == "services":
+        yield Problem(path, f"{cluster.name}-services is the pod of spec.services, choose another name")
+    last = f"{cluster.name}-{group.name}-{max(group.size, group.max_size, 1) - 1}"
+    if len(last) > _HOST_LIMIT:
+        rule = f"host names such as {last} would have {len(last)} characters, at most {_HOST_LIMIT} fit"
+        yield Problem(path, rule)
 
 
 def _check_manager(name: str) -> Iterator[Problem]:
     path = "spec.managedBy"
-    if len(name) > _MOST_MANAGER:
-        yield Problem(path, f"has {len(name)} characters, at most {_MOST_MANAGER} fit")
     domain, slash, rest = name.partition("/")
     if not (slash and domain and rest) or list(check_key(name, path)):
         yield Problem(path, f"must be DOMAIN/NAME, the controller's name, not {name!r}")
-
-
-def _check_autoscale(spec: Spec, autoscale: Autoscale) -> Iterator[Problem]:
-    path = "spec.autoscale"
-    most = max(spec.size, spec.max_size)
-    if autoscale.min_size < 1:
-        yield Problem(f"{path}.minSize", f"must be 1 or more, not {autoscale.min_size}")
-    elif autoscale.min_size > most:
-        yield Problem(f"{path}.minSize", f"must not be above the largest size (maxSize, else size), which is {most}")
-    elif autoscale.min_size < spec.min_size:
-        rule = f"must not be below spec.minSize, which is {spec.min_size}: without that many brokers no job starts"
-        yield Problem(f"{path}.minSize", rule)
-    if autoscale.idle_seconds < 0:
-        yield Problem(f"{path}.idleSeconds", f"must not be negative, it is {autoscale.idle_seconds}")
 
 
 def _check_policy(cluster: MiniCluster) -> Iterator[Problem]:
@@ -81,16 +102,11 @@ def _container_names(cluster: MiniCluster) -> set[str]:
 
 
 def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterator[Problem]:
-    # FailIndex requires a back-off limit for each index, which a MiniCluster cannot have, as its pods are one instance.
-    if rule.action not in FAILURE_ACTIONS:
-        yield Problem(f"{path}.action", f"must be one of FailJob, Ignore, Count, not {rule.action!r}")
     codes = rule.on_exit_codes
     if bool(codes) == bool(rule.on_pod_conditions):
         yield Problem(path, "must have either onExitCodes or onPodConditions")
     if codes:
         where = f"{path}.onExitCodes"
-        if codes.operator not in EXIT_OPERATORS:
-            yield Problem(f"{where}.operator", f"must be one of In, NotIn, not {codes.operator!r}")
         if not 1 <= len(codes.values) <= _MOST_CODES:
             yield Problem(f"{where}.values", f"must have 1 to {_MOST_CODES} exit codes, not {len(codes.values)}")
         elif sorted(set(codes.values)) != codes.values:
@@ -107,4 +123,3 @@ def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterat
         where = f"{path}.onPodConditions[{index}]"
         if not _CONDITION.match(condition.type):
             yield Problem(f"{where}.type", f"must be a pod condition such as DisruptionTarget, not {condition.type!r}")
-        yield from check_choice(condition.status or "''", CONDITION_STATUSES, f"{where}.status")

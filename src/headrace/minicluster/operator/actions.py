@@ -1,0 +1,81 @@
+"""The actions that `reconcile` returns for one MiniCluster, and the executor that carries out their steps in order.
+
+Each step can be repeated, so that an operator that ends between two of them is followed by one that starts from the
+first. Steps write objects (`runtime.writes`), make the Secret with fresh keys, or ask the lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+from msgspec import Struct
+
+from headrace.k8s.objects.kinds import SECRETS, Kind
+from headrace.k8s.runtime.events import Report
+from headrace.k8s.runtime.steps import Create
+from headrace.k8s.runtime.steps import Step as ObjectStep
+from headrace.k8s.runtime.writes import Writer, Writes
+
+from . import names
+
+Object = dict[str, Any]
+
+
+class MakeSecret(Struct, frozen=True):
+    """Make the MiniCluster's Secret with fresh keys, unless it exists."""
+
+    name: str
+
+
+class LeadRequest(Struct, frozen=True):
+    """A request to the lead over its channel; the response is a later change of `Observed.lead`."""
+
+    request: Object
+
+
+Step = Union[MakeSecret, ObjectStep, LeadRequest]
+
+
+class Actions(Struct, frozen=True, kw_only=True):
+    """`notices` are Events about the steps, written before them, so that a crash in between does not lose them.
+    `events` are about changes of the status, written before the status. `status` is the whole status to write, None to
+    leave it. `requeue_at` is the time of the next reconcile if nothing changes (seconds since the epoch). With
+    `read_events` the Events of the Jobs and pods are read.
+    """
+
+    steps: tuple[Step, ...] = ()
+    notices: tuple[Report, ...] = ()
+    events: tuple[Report, ...] = ()
+    status: Object | None = None
+    requeue_at: float | None = None
+    read_events: bool = False
+
+
+class Executor:
+    """`kind` is that of the clusters; `seen` is called with each object in a response; `ask_lead` takes requests to the
+    lead; `secret` makes the body of a cluster's Secret with fresh keys.
+    """
+
+    def __init__(
+        self, api: Writer, kind: Kind, seen: Callable[[Kind, Object], None], ask_lead: Callable[[str, Object], None],
+        secret: Callable[[Object], Object],
+    ) -> None:  # fmt: skip
+        self.writes = Writes(api, kind, seen, _is_made_by_us)
+        self._ask_lead = ask_lead
+        self._secret = secret
+
+    async def carry_out(self, cluster: Object, steps: tuple[Step, ...]) -> None:
+        """Do the steps in order, up to the first that fails: raises Taken, ApiError, Unreachable."""
+        for step in steps:
+            if isinstance(step, MakeSecret):
+                await self.writes.carry_out(cluster, Create(SECRETS, self._secret(cluster)))
+            elif isinstance(step, LeadRequest):
+                self._ask_lead(cluster["metadata"]["uid"], step.request)
+            else:
+                await self.writes.carry_out(cluster, step)
+
+
+def _is_made_by_us(item: Object) -> bool:
+    """The Go operator's objects have the same owner."""
+    return (item["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER
