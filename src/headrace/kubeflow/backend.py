@@ -213,7 +213,7 @@ def _record(job: Job) -> Record:
 
 
 def _standing(job: Job) -> Standing:
-    # `lost` is called before the log is read: otherwise a job that ends between the two would appear lost.
+    # `lost` is called first: if it says that the log will not continue, the log that is then read is complete.
     lost = job.lost()
     return standing(list(job.read(EVENTLOG)), job.read(EXEC_LOG), _record(job).nodes, lost)
 

@@ -25,7 +25,7 @@ class Problem(NamedTuple):
 
 
 def check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """Report a problem unless `value` is one of `choices`, or "" (not given)."""
+    """A problem unless `value` is one of `choices`, or "" (not given)."""
     if value and value not in choices:
         yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")
 
