@@ -208,7 +208,7 @@ class HeadraceBackend(RuntimeBackend):
 def _record(job: Job) -> Record:
     record = read_record(job.jobspec)
     if record is None:
-        raise RuntimeError("a job without a record of its TrainJob, as an older or newer Headrace made it")
+        raise RuntimeError("the record of the job's TrainJob is missing or was written by another version of Headrace")
     return record
 
 

@@ -149,7 +149,9 @@ class Folder:
         surviving = remains.end_remains(work) if work else []
         if surviving:
             name, pids = os.path.basename(self.path), ", ".join(map(str, surviving))
-            raise RuntimeError(f"TrainJob {name} goes on: its processes {pids} do not end by SIGKILL; {work} is theirs")
+            raise RuntimeError(
+                f"TrainJob {name} is still running: SIGKILL did not end its processes {pids}, which use {work}"
+            )
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

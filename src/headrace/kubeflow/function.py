@@ -36,7 +36,7 @@ def program_text(func: Callable[..., Any], args: Mapping[str, Any] | None) -> st
     try:
         compile(text, "<func>", "exec")
     except SyntaxError as exc:
-        raise ValueError(f"func: the source of {_name(func)} is no program by itself: {exc}") from None
+        raise ValueError(f"func: the source of {_name(func)} is not a complete program: {exc}") from None
     return text
 
 

@@ -136,6 +136,6 @@ class InstanceJob:
             try:
                 end.get(_END_TIMEOUT)
             except TimeoutError:
-                raise TimeoutError(f"the job goes on {_END_TIMEOUT:.0f} s after it was canceled") from None
+                raise TimeoutError(f"the job is still running {_END_TIMEOUT:.0f} s after it was canceled") from None
             handle.rpc("job-manager.purge-id", {"id": self._id, "force": True}).get()
         self._jobs.forget(self._id)

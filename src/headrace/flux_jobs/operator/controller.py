@@ -192,7 +192,7 @@ class ForeignClusters:
         except ApiError as exc:
             if exc.status != 403:
                 raise
-            text = f"the numProcPerNode of its TrainJob is not heeded: {exc}. Install the operator with --trainer"
+            text = f"the numProcPerNode of its TrainJob is ignored: {exc}. Install the operator with --trainer"
             await self._report(observed, memory, Report("Warning", "OwnerNotRead", text), now)
         memory.owner_known = True
         self.controller.queue.add(memory.key)

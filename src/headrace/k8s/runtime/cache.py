@@ -104,7 +104,7 @@ class Cache:
             return self._trim(item)
         except Exception as exc:
             namespace, name = key_of(item)
-            log.warning("kept whole: %r", exc, extra={"namespace": namespace, "object": name})
+            log.warning("not trimmed: %r", exc, extra={"namespace": namespace, "object": name})
             return item
 
     def drop(self, item: Object) -> None:

@@ -89,7 +89,7 @@ def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None
     if not present:
         looked = ", ".join(str(one) for one in paths)
         raise CredentialsError(
-            f"no kubeconfig: {looked} is not there; name one by --kubeconfig or KUBECONFIG, or run in a pod with a "
+            f"no kubeconfig: {looked} is not there; name one with --kubeconfig or KUBECONFIG, or run in a pod with a "
             "service account"
         )
     return from_kubeconfig(present, context)

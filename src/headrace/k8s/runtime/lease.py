@@ -117,7 +117,7 @@ class Election:
         try:
             await self._api.replace(LEASES, *self._place, body)
         except (ApiError, Unreachable, CredentialsError) as exc:
-            log.debug("lease not given back: %s", exc)
+            log.debug("lease not released: %s", exc)
 
     async def _keep(self, renewed: float) -> None:
         """Renew the Lease, whose last renewal was sent at `renewed`, until it is lost."""

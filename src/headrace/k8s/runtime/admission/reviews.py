@@ -78,7 +78,7 @@ def parse(body: Any) -> Review:
         raise BadReview(f"not an AdmissionReview of {REVIEW_VERSION}")
     new, old, resource = request.get("object") or {}, request.get("oldObject"), request.get("resource")
     if not isinstance(request.get("uid"), str) or not isinstance(new, dict) or not isinstance(old, (dict, type(None))):
-        raise BadReview("the review has no uid, or an object that is not one")
+        raise BadReview("the review has no uid, or its object is not a mapping")
     plural = resource.get("resource") if isinstance(resource, dict) else ""
     texts = (request.get(key) or "" for key in ("subResource", "namespace", "name"))
     subresource, namespace, name = map(str, texts)

@@ -214,7 +214,9 @@ class Keeper:
             except ApiError as exc:
                 if exc.status != 404:
                     raise
-                log.warning("there is no webhook configuration %s: it has no effect until there is", name)
+                log.warning(
+                    "webhook configuration %s does not exist: the webhook has no effect until it is created", name
+                )
                 continue
             await self._correct(kind, configuration, authority, before)
         for one in self.settings.api_services:
