@@ -52,7 +52,7 @@ CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "Cluster
 # The value of a MiniCluster's `spec.managedBy` that Headrace's operator accepts, besides "".
 MANAGED_BY_US = "flux-framework.org/headrace-operator"
 
-# The label with the name of a program. All objects of its install have it, and so do those that it creates for itself.
+# The label with the name of a program. All objects of its install have it, and the objects that it creates for itself.
 PROGRAM_LABEL = "app.kubernetes.io/name"
 
 # The ConfigMap in which the API server publishes how its aggregation layer authenticates, and the Role that allows

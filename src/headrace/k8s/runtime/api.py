@@ -306,10 +306,10 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def decoded(raw: bytes) -> Any:
-    """The value of a JSON text. If Python cannot decode its depth, levels below KEPT_LEVELS become null.
+    """The value of a JSON text, cut off at KEPT_LEVELS if it is nested deeper than Python decodes.
 
-    A definition that leaves the form of a field open lets users nest an object deeper than Python decodes, and such an
-    object would end the watch of its kind. Raises msgspec.DecodeError.
+    Deeper values become null. A definition that leaves the form of a field open lets users nest an object deeper than
+    Python decodes, and such an object would end the watch of its kind. Raises msgspec.DecodeError.
     """
     try:
         return msgspec.json.decode(raw)

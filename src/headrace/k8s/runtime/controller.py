@@ -35,7 +35,7 @@ log = logging.getLogger("headrace.k8s.controller")
 # The minimum delay in seconds of a reconcile that another reconcile requests. A requested time in the past, which is a
 # defect, must not keep a controller from all other work.
 SHORTEST_REQUEUE = 0.5
-# Seconds before a create is retried whose name another object has.
+# Seconds before a create is retried if another object has the name.
 TAKEN_RETRY = 30.0
 
 

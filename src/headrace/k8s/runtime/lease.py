@@ -55,7 +55,7 @@ def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
 
 
 def seconds_fresh(lease: Object, now: datetime) -> float:
-    """The seconds from `now` until the Lease expires; 0 or less if nobody holds it."""
+    """The seconds from `now` until the Lease expires; 0 or less if it has expired or has no holder."""
     spec = lease.get("spec") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return 0.0

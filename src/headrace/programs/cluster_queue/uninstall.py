@@ -78,7 +78,7 @@ async def uninstall(removal: Removal, delete_queues: bool) -> None:
     await removal.delete(one for one in removal.items if one.kind.kind not in rest)
     kept = "" if delete_queues else await _definition_kept(removal)
     await removal.delete(one for one in removal.of(DEFINITION) if one.name != kept)
-    await _tell_of_labels(removal)
+    await _report_labels(removal)
     await removal.delete_namespaces([DEFAULT_NAMESPACE])
 
 
@@ -98,7 +98,7 @@ def _is_of_program(item: Object) -> bool:
     return all(one.get("manager") == FLUXQUEUE for one in item["metadata"].get("managedFields") or ())
 
 
-async def _tell_of_labels(removal: Removal) -> None:
+async def _report_labels(removal: Removal) -> None:
     labelled = await removal.listed(NAMESPACES, labels=QUEUE)
     if labelled:
         how = f"kubectl label namespace NAME {QUEUE}- removes it"
@@ -146,10 +146,10 @@ async def _release_all(removal: Removal) -> None:
         await asyncio.gather(*(attempt(one, release, not rounds_left) for one, release in releases))
     for text, why in problems.items():
         removal.keep([text], why)
-    _tell_of_holds(removal, held.on_hold)
+    _report_holds(removal, held.on_hold)
 
 
-def _tell_of_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
+def _report_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
     for gated in (True, False):
         found = [one for one in on_hold if (one.kind == PODS) is gated]
         patch = (

@@ -73,7 +73,7 @@ async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
     await removal.delete(one for one in rest if one not in of_definition)
     if not await _keeps_definition(removal):
         await removal.delete(of_definition)
-    await _tell_of_jobs(removal)
+    await _report_jobs(removal)
     await removal.delete_namespaces([DEFAULT_NAMESPACE])
 
 
@@ -127,7 +127,7 @@ async def _keeps_definition(removal: Removal) -> bool:
     return False
 
 
-async def _tell_of_jobs(removal: Removal) -> None:
+async def _report_jobs(removal: Removal) -> None:
     """Report labelled Jobs that have not ended: they belong to users, so nothing of them is deleted."""
     jobs = [one for one in await removal.listed(JOBS, labels=f"{LABEL_KEY}={LABEL_VALUE}") if not job_end(one.body)]
     if jobs:

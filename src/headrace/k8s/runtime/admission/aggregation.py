@@ -79,7 +79,7 @@ class ServerContext(ssl.SSLContext):
 
 
 class Clients:
-    """Tells the aggregation layer from other clients of a server with the certificate `pair`.
+    """Distinguishes the aggregation layer from other clients of a server with the certificate `pair`.
 
     A client may connect with or without a certificate. While the aggregation layer is unknown, the server does not ask
     for certificates. `on_change` is called with the reason why the aggregation layer is unknown, "" once it is known.
