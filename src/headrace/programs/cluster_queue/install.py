@@ -113,7 +113,7 @@ def check(install: Install) -> None:
     elif install.store_secret:
         raise ValueError("the Secret has the password of a database: name that, too")
     if install.grpc_client_secret and not install.grpc_secret:
-        raise ValueError("client certificates need a server certificate: name its Secret, too")
+        raise ValueError("clients have certificates where the server has one: name the Secret of that, too")
     if (install.grpc_secret or install.grpc_queue != DEFAULT_QUEUE) and not install.grpc:
         raise ValueError("without gRPC there is no queue for it, and no certificate")
     if int(install.replicas) > 1:
