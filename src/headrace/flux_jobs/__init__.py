@@ -1,1 +1,1 @@
-"""Jobs, JobSets and TrainJobs of Kubernetes as Flux clusters: how they are read, and what the operator does."""
+"""Jobs, JobSets and TrainJobs of Kubernetes as Flux clusters: their readers, operator and client."""

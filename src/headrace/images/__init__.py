@@ -1,4 +1,5 @@
-"""Builds container images without a container engine: the view, the operator's image, and archives of both.
+"""Builds container images without a container engine.
 
-Used by `make images` and by tests. Nothing else of Headrace imports this room.
+They are the view, the operator's image, and archives of both. Used by `make images` and by tests. Nothing else in
+Headrace imports this package.
 """

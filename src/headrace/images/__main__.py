@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check_architecture(wanted: str) -> None:
-    """Raise BuildError for another architecture than this machine's, for which nothing can be built here."""
+    """Raise BuildError unless `wanted` is this machine's architecture, the only one that can be built here."""
     here = oci.this_architecture()
     if wanted and oci.architecture(wanted) != here:
         raise BuildError(

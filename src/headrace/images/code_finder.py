@@ -1,9 +1,9 @@
-"""The importer of the view: finds modules in one file with the code of all modules (`code_store` writes it).
+"""The importer of the view: finds modules in one file with the code of all modules.
 
-The interpreter imports it before packages os and site, so it uses only built-in modules (and not package __future__,
-which is a file). A look-up is one in a dictionary: no folder is searched and no file's status is read, which saves a
-third of the time of a broker's start. The modules' paths are below the folder `root`, where those modules that users'
-own Pythons need, too, exist as files.
+`code_store` writes the file. The interpreter imports this module before packages os and site, so it uses only built-in
+modules (and not package __future__, which is a file). A look-up reads a dictionary; it does not search folders or read
+the status of files, which saves a third of the time of a broker's start. The modules' paths are below the folder
+`root`. Modules that users' own Pythons need, too, exist there as files.
 """
 
 import marshal
@@ -22,8 +22,11 @@ _files: "Any" = sys.modules["_frozen_importlib_external"]
 
 
 class CodeFinder:
-    """Finder and loader of the modules in the file at `path`: {name: (relative path of its source, whether it is a
-    package, offset, size, whether its code is compressed)}, and of extension modules, whose offset is -1."""
+    """Finder and loader of the modules in the file at `path`.
+
+    The file maps names to (relative path of the source, whether it is a package, offset, size, whether the code is
+    compressed). Extension modules have the offset -1.
+    """
 
     def __init__(self, path: str, root: str) -> None:
         self.path = path
@@ -48,7 +51,7 @@ class CodeFinder:
         if offset < 0:
             return _files.spec_from_file_location(name, origin, loader=_files.ExtensionFileLoader(name, origin))
         spec = _machinery.ModuleSpec(name, self, origin=origin, is_package=is_package)
-        # With a location, a module gets __file__.
+        # Without a location, a module would not get __file__.
         spec.has_location = True
         if is_package:
             spec.submodule_search_locations.append(origin.rpartition("/")[0])

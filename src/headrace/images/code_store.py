@@ -22,8 +22,9 @@ HEAD = b"HRCODE01"
 
 @dataclass(frozen=True)
 class Source:
-    """A module to be compiled: its `text`, with `path` below the root; without a text, an extension module at
-    `path`.
+    """A module to compile: its `text`, with `path` below the root.
+
+    Without a text, it is an extension module at `path`.
     """
 
     path: str

@@ -15,12 +15,13 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """A view or image that cannot be built here; the message names what is missing."""
+    """A view or image cannot be built here; the message names what is missing."""
 
 
 def needed(path: Path) -> dict[str, Path]:
-    """The libraries that the loader of this machine maps for `path`, by name, with their own dependencies and the
-    loader (by its file name). Raises BuildError for a missing library.
+    """The libraries that this machine's loader maps for `path`, by name, with their own dependencies.
+
+    The loader is included, by its file name. Raises BuildError for a missing library.
     """
     text = _run("ldd", str(path))
     found: dict[str, Path] = {}
@@ -37,7 +38,7 @@ def needed(path: Path) -> dict[str, Path]:
 
 
 def needs_loader(path: Path) -> bool:
-    """Whether a program is dynamically linked."""
+    """True if a program is dynamically linked."""
     return subprocess.run([_patchelf(), "--print-interpreter", path], capture_output=True, check=False).returncode == 0
 
 
@@ -70,7 +71,7 @@ def stripped(path: Path) -> bytes:
 
 
 def compile_static(source: Path) -> bytes:
-    """The static program of a C file. Raises BuildError."""
+    """Compile a C file to a static program. Raises BuildError."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise BuildError("no C compiler: install gcc and libc6-dev")

@@ -1,8 +1,9 @@
-/* headrace-copy TARGET: copies /view, the content of this image, to TARGET, which then is there wholly or not at all.
+/* headrace-copy TARGET: copies /view, the content of this image, to TARGET. TARGET is replaced by a rename, so it is
+ * never incomplete.
  *
- * It runs as an init container: as any user, on a read-only root file system, in an image that holds nothing else, so
- * it is linked statically and writes below TARGET's parent only. A run after one that was interrupted begins anew; one
- * after a complete one of the same view does nothing.
+ * It runs as an init container: as any user, on a read-only root file system, in an image with no other programs or
+ * libraries. So it is linked statically, and writes only below TARGET's parent. After an interrupted run it starts from
+ * the beginning. If TARGET already has the same view, it does nothing.
  */
 
 #define _GNU_SOURCE
@@ -17,7 +18,7 @@
 #include <unistd.h>
 
 static const char *const SOURCE = "/view";
-/* Tells this view from others: a line that the builder writes. */
+/* The file that identifies a view; the builder writes it. */
 static const char *const VERSION = "version";
 
 static void fail(const char *what, const char *path)
@@ -28,7 +29,7 @@ static void fail(const char *what, const char *path)
 
 static void copy_file(int from, int to, const char *path)
 {
-    /* Two file systems of one kind may share the data; between others, sendfile saves a fifth of a copy's time. */
+    /* File systems of the same type may share the data; between others, sendfile saves a fifth of a copy's time. */
     ssize_t n;
     while ((n = copy_file_range(from, NULL, to, NULL, 1 << 30, 0)) > 0)
         ;
@@ -104,7 +105,7 @@ static void remove_tree(int parent, const char *name)
         fail("remove", name);
 }
 
-/* Reads at most `size` - 1 bytes of FOLDER/version; an empty text where there is none. */
+/* Reads at most `size` - 1 bytes of FOLDER/version into `text`, which is empty if the file is missing. */
 static void version_of(const char *folder, char *text, size_t size)
 {
     char path[4096];

@@ -1,8 +1,8 @@
-"""OCI image archives: a tar of an image layout (OCI image specification 1.0, "Image Layout"), for `ctr images import`,
-`skopeo`, `podman load` and similar tools.
+"""OCI image archives: a tar of an image layout (OCI image specification 1.0, "Image Layout").
 
-An archive has one named image, for one platform or more: the layout's index names an image index, which names a
-manifest for each platform. So archives from machines of different architectures can be merged into one.
+`ctr images import`, `skopeo`, `podman load` and similar tools read them. An archive has one named image, for one
+platform or more: the layout's index names an image index, which names a manifest for each platform. So archives from
+machines of different architectures can be merged.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def archive(name: str, image: Image) -> bytes:
 
 
 def merge(archives: Sequence[bytes]) -> bytes:
-    """One archive with the platforms of all; if several have the same platform, the last one's is used.
+    """One archive with the platforms of all; the last archive with a platform takes precedence.
 
     Raises ArchiveError for archives of different images, and for invalid archives.
     """
@@ -102,8 +102,9 @@ def merge(archives: Sequence[bytes]) -> bytes:
 
 
 def read(archive_bytes: bytes) -> tuple[str, list[dict[str, Any]], dict[str, bytes]]:
-    """(name, descriptors of the manifests, blobs by digest) of an archive made by `archive` or `merge`. Raises
-    ArchiveError.
+    """(name, descriptors of the manifests, blobs by digest) of an archive that `archive` or `merge` made.
+
+    Raises ArchiveError.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive_file:

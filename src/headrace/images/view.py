@@ -50,8 +50,10 @@ _EXTENSIONS_LEFT_OUT = frozenset(("yaml._yaml",))
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of such a tree: commands, third-party packages (with the parts left out), the parts of Headrace and
-    of the standard library that are left out, extension modules of the latter, and whether jobs run in it.
+    """The contents of a view or a similar installation.
+
+    They are commands, third-party packages with the parts left out, the parts of Headrace and of the standard library
+    that are left out, extension modules of the standard library, and whether jobs run in it.
     """
 
     commands: Mapping[str, str]
@@ -62,9 +64,9 @@ class Contents:
     runs_jobs: bool
 
 
-# Rooms that neither a pod nor the operator has: what they stand on is not there either.
+# Packages for neither pods nor the operator. Images lack their dependencies, too.
 NOT_IN_IMAGES = ("headrace.service", "headrace.images", "headrace.kubeflow")
-# What a pod does not use: parts for programs that talk to the API server, and the commands on them.
+# Packages that a pod does not use: for programs that talk to the API server, and their commands.
 _NOT_IN_PODS = (
     *("headrace.cluster_queue", "headrace.storage", "headrace.programs"),
     *("headrace.minicluster.operator", "headrace.minicluster.client"),
@@ -106,8 +108,9 @@ print(json.dumps(out))
 
 
 def describe(python: Path) -> Interpreter:
-    """The interpreter of a program. Raises BuildError unless it is a CPython with the extension modules that brokers
-    need.
+    """The interpreter of a program.
+
+    Raises BuildError unless it is a CPython with the extension modules that brokers need.
     """
     done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -126,8 +129,9 @@ def describe(python: Path) -> Interpreter:
 
 
 def choose_interpreter(wanted: str = "") -> Interpreter:
-    """The Python at `wanted`; by default the system's, if it has this Python's version, since it is usually built with
-    optimizations, otherwise the Python of this environment. Raises BuildError.
+    """The Python at `wanted`; by default the system's, or else this environment's. Raises BuildError.
+
+    The system's Python is usually built with optimizations. It must have the version of this environment's Python.
     """
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     candidates = [wanted] if wanted else [f"/usr/bin/python{own}", os.path.realpath(sys.executable)]
@@ -184,7 +188,7 @@ def _standard(interpreter: Interpreter, contents: Contents) -> dict[str, Source]
 
 
 def _text(path: Path) -> str:
-    # Decoded as by the compiler.
+    # Decodes the source as the compiler does.
     return importlib.util.decode_source(path.read_bytes())
 
 
@@ -201,7 +205,7 @@ def _third_party(contents: Contents) -> dict[str, Source]:
 
 
 def _namespaces(names: Iterable[str]) -> dict[str, Source]:
-    """Packages without a file of their own (PEP 420), which have an empty one in a store of modules."""
+    """Packages without a file of their own (PEP 420); a store of modules has an empty module for each."""
     known = set(names)
     above = {name.rpartition(".")[0] for name in known if "." in name}
     above |= {name.rpartition(".")[0] for name in above if "." in name}
@@ -293,8 +297,9 @@ _HOOK = "import _headrace_code\n"
 
 
 def _landmarks(interpreter: Interpreter, prefix: str, lib: str) -> dict[str, Entry]:
-    """The files by which the interpreter finds its folders, and package encodings, its first import, which installs the
-    finder.
+    """The files by which the interpreter finds its folders, and package encodings.
+
+    Package encodings is the interpreter's first import; it installs the finder.
     """
 
     def compiled(name: str, text: str) -> Entry:
@@ -333,7 +338,7 @@ def _bindings() -> dict[str, Entry]:
 
 
 def _schema(contents: Contents) -> dict[str, Entry]:
-    """The files with SQL, where the room that reads them is there."""
+    """The SQL files, if the contents include the package that reads them."""
     found = (path for path in sorted(_PACKAGE.rglob("*.sql")))
     names = {path: path.relative_to(_PACKAGE.parent) for path in found}
     return {
@@ -344,7 +349,7 @@ def _schema(contents: Contents) -> dict[str, Entry]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The imports of a file in the standard-library rooms, including those inside functions."""
+    """The modules of Headrace that a file imports, including imports inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

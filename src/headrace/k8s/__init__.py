@@ -1,1 +1,1 @@
-"""What any program for Kubernetes needs, without knowledge of MiniClusters or queues."""
+"""Building blocks for any Kubernetes program; they know nothing of MiniClusters or queues."""

@@ -1,6 +1,7 @@
-"""The metrics APIs of Kubernetes, which autoscalers read, for any program and web server that serves them: lists of
-metrics, values, refusals; selectors of labels; and the names of the metrics that an instance and a MiniCluster share,
-which are those of flux-metrics-api. Pure.
+"""The metrics APIs of Kubernetes, which autoscalers read, for any program and web server. Pure.
+
+They consist of lists of metrics, values, errors and label selectors. The names of the metrics that an instance and a
+MiniCluster share are those of flux-metrics-api.
 
 Sources: k8s.io/metrics, custom_metrics/v1beta2 and external_metrics/v1beta1; meta/v1 (APIResourceList, Status);
 apimachinery's resource.Quantity; Kubernetes documentation, "Labels and Selectors".
@@ -24,7 +25,7 @@ CUSTOM = f"{CUSTOM_GROUP}/{CUSTOM_VERSION}"
 EXTERNAL = f"{EXTERNAL_GROUP}/{EXTERNAL_VERSION}"
 
 DEMAND_NODES, IDLE_SECONDS, NODES_UP = "demand_nodes", "idle_seconds", "node_up_count"
-# The metrics that count jobs, by state.
+# Metrics with the number of jobs in each state, by state.
 JOB_COUNTS = {state: f"job_queue_state_{state}_count" for state in STATE_BITS}
 
 Matches = Callable[[Mapping[str, str]], bool]
@@ -39,7 +40,7 @@ _FORMS = (
 
 
 class Described(NamedTuple):
-    """The object that a value is about."""
+    """The object that a value describes."""
 
     kind: str
     api_version: str
@@ -48,13 +49,13 @@ class Described(NamedTuple):
 
 
 def quantity(number: float) -> str:
-    """A number as a quantity: whole, or in thousandths. Raises ValueError for what is none, such as infinity."""
+    """A number as a quantity: whole, or in thousandths. Raises ValueError for infinity and NaN."""
     thousandths = round(number * 1000)
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 
 def group_list(*group_versions: str) -> Object:
-    """The list at `/apis`."""
+    """The APIGroupList of `/apis`."""
     groups = []
     for one in group_versions:
         group, _, version = one.partition("/")
@@ -64,7 +65,7 @@ def group_list(*group_versions: str) -> Object:
 
 
 def resource_list(group_version: str, names: Iterable[str]) -> Object:
-    """The list of what a version of a group serves: names such as `services/node_up_count`."""
+    """The APIResourceList of a group version, with names such as `services/node_up_count`."""
     kind = "MetricValueList" if group_version == CUSTOM else "ExternalMetricValueList"
     row = {"singularName": "", "namespaced": True, "kind": kind, "verbs": ["get"]}
     resources = [{"name": name, **row} for name in names]
@@ -101,7 +102,7 @@ def external_values(metric: str, values: Iterable[tuple[Mapping[str, str], float
 
 
 def failure(code: int, message: str) -> Object:
-    """A refusal: a Status with the reason that goes with the HTTP status `code`."""
+    """The Status of a failed request, with the reason that belongs to the HTTP status `code`."""
     reason = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 503: "ServiceUnavailable"}
     return {
         "kind": "Status",
@@ -115,8 +116,11 @@ def failure(code: int, message: str) -> Object:
 
 
 def selector(text: str) -> Matches:
-    """Whether labels meet all requirements of a text such as `a=b,c in (d,e),!f`. Raises ValueError."""
-    # Commas within parentheses are between values.
+    """A predicate that is true if labels meet all requirements of `text`.
+
+    An example is `a=b,c in (d,e),!f`. Raises ValueError.
+    """
+    # Commas within parentheses separate values, not requirements.
     parts = [part.strip() for part in re.split(r",(?![^(]*\))", text)] if text.strip() else []
     tests = [_requirement(part) for part in parts]
     return lambda labels: all(test(labels) for test in tests)
@@ -140,7 +144,7 @@ def _requirement(part: str) -> Matches:
 
 
 class Refused(Exception):
-    """A request without values; `status` is that of HTTP, the text is for users."""
+    """A request that is rejected with the HTTP status `status`; `text` is the message for the user."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -155,26 +159,26 @@ class Request(NamedTuple):
     query: Mapping[str, str]
 
     def chosen(self) -> Matches:
-        """Whether labels meet the request's label selector. Raises Refused."""
+        """A predicate that is true if labels meet the request's label selector. Raises Refused."""
         try:
             return selector(self.query.get("labelSelector", ""))
         except ValueError as exc:
             raise Refused(400, str(exc)) from None
 
     def metric(self, names: Iterable[str], of: str = "") -> str:
-        """The name of the metric, which is one of `names`. Raises Refused."""
+        """The name of the requested metric, which must be one of `names`. Raises Refused."""
         name, known = self.fields["metric"], list(names)
         if name not in known:
             raise Refused(404, f"there is no metric {name}{of}: {', '.join(known)}")
         return name
 
 
-# Makes the document that answers a request. Raises Refused.
+# Returns the document for a request. Raises Refused.
 Page = Callable[[Request], Awaitable[Object]]
 
 
 def lists(served: Mapping[str, Iterable[str]]) -> dict[str, Page]:
-    """The pages that list the group versions that are served and, as names, what each of them serves; by path."""
+    """The discovery pages, by path: the group versions that are served, and the names in each of them."""
     return {
         "/apis": constant(group_list(*served)),
         **{f"/apis/{one}": constant(resource_list(one, names)) for one, names in served.items()},
@@ -189,7 +193,7 @@ def constant(document: Object) -> Page:
 
 
 async def answer(page: Page, request: Request) -> tuple[int, bytes]:
-    """The HTTP status and the body (JSON) for a request."""
+    """The HTTP status and the body (JSON) of the response to a request."""
     try:
         status, document = 200, await page(request)
     except Refused as exc:

@@ -1,4 +1,4 @@
-"""What a command that waits tells its user."""
+"""Progress messages of commands that wait."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ SILENCE = 2.0
 
 
 class News:
-    """Prints what a command waits for: nothing in the first seconds, then each new text."""
+    """Prints what a command is waiting for: nothing in the first seconds, then each new text."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
         self._clock = clock
         self._since = clock()
-        self._told = ""
+        self._last = ""
 
     def waits_for(self, text: str) -> None:
-        if text != self._told and self._clock() >= self._since + SILENCE:
-            self._told = text
+        if text != self._last and self._clock() >= self._since + SILENCE:
+            self._last = text
             self._tell(text)

@@ -1,6 +1,6 @@
 """The Kubeflow SDK on Headrace: `TrainerClient().train(...)` on local brokers or in a running instance.
 
-The extra `kubeflow` brings the SDK. Nothing else of Headrace imports this package.
+The extra `kubeflow` installs the SDK. Nothing else in Headrace imports this package.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ __all__ = ["HeadraceBackendConfig", "TrainerClient"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the SDK when it is first asked for: that takes a second, and the processes that run jobs need none of
-    it.
+    """Import the SDK on first use.
+
+    The import takes a second, and the processes that run jobs do not need it.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

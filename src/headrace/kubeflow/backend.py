@@ -1,4 +1,4 @@
-"""The back end of the SDK's client: its configuration, and its ten methods with the SDK's types and errors."""
+"""The back end of the SDK's client: its configuration, and its methods with the SDK's types and errors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .standing import COMPLETE, CREATED, FAILED, RUNNING, NodeLines, Standing, n
 class HeadraceBackendConfig(BaseModel):
     """The configuration of a `TrainerClient` whose jobs run on Headrace.
 
-    uri: the instance whose jobs they are, as `flux proxy` takes it; None starts brokers on this machine for each job.
-    statedir: a folder that keeps local jobs, so that other Python processes find them, and they go on without this one.
-        With None, jobs end with this process. An instance keeps its jobs itself.
+    uri: the instance that runs the jobs, in the syntax of `flux proxy`; None starts brokers here for each job.
+    statedir: a folder that stores local jobs, so that other Python processes find them and they outlive this process.
+        With None, jobs end with this process. An instance stores its jobs itself.
     runtimes: files of runtimes (ClusterTrainingRuntime, TrainingRuntime), or such documents, in addition to those that
-        Headrace brings.
+        are part of Headrace.
 
     Raises ValueError for both a uri and a statedir.
     """
@@ -60,7 +60,7 @@ _STATUSES = {CREATED, RUNNING, COMPLETE, FAILED}
 
 
 class HeadraceBackend(RuntimeBackend):
-    """Runs the SDK's jobs on local brokers or in an instance. Raises ValueError for runtimes that are none.
+    """Runs the SDK's jobs on local brokers or in an instance. Raises ValueError for invalid runtimes.
 
     Methods raise NotFoundError for a job, step or runtime that does not exist.
     """
@@ -79,8 +79,9 @@ class HeadraceBackend(RuntimeBackend):
         return runtime_of(self._catalog.document(name))
 
     def get_runtime_packages(self, runtime: types.Runtime) -> None:
-        """Print the Python, its packages and the GPUs that functions find, as a job does on one node. They are the same
-        with all runtimes.
+        """Print the Python version, the packages and the GPUs that a job finds on one node.
+
+        They are the same with all runtimes.
         """
         self._catalog.document(runtime)
         name = self.train(DISTRIBUTED, trainer=types.CustomTrainer(func=_print_packages, num_nodes=1))
@@ -207,12 +208,12 @@ class HeadraceBackend(RuntimeBackend):
 def _record(job: Job) -> Record:
     record = read_record(job.jobspec)
     if record is None:
-        raise RuntimeError("a job without a record of its TrainJob, as an older or newer Headrace made it")
+        raise RuntimeError("the record of the job's TrainJob is missing or was written by another version of Headrace")
     return record
 
 
 def _standing(job: Job) -> Standing:
-    # The log is read after it is known whether it goes on, so that its end is not missed.
+    # `lost` is called first: if it says that the log will not continue, the log that is then read is complete.
     lost = job.lost()
     return standing(list(job.read(EVENTLOG)), job.read(EXEC_LOG), _record(job).nodes, lost)
 

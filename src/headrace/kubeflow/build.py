@@ -1,7 +1,7 @@
-"""What `TrainerClient.train` is asked for as the job of a Flux instance (RFC 14). Pure.
+"""Builds the job of a Flux instance (RFC 14) from a call of `TrainerClient.train`. Pure.
 
-The request becomes a TrainJob, which is read as everywhere in Headrace. The job brings the function as a file of its
-own (RFC 37), so that nodes need not share a file system, and a record from which it can be shown as a TrainJob.
+The call becomes a TrainJob, which is read as everywhere in Headrace. The job contains the function as a file (RFC 37),
+so that nodes need not share a file system, and a record from which it can be shown as a TrainJob.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ RECORD = "trainjob"
 _PROGRAM = "trainer_func.py"
 _INSTALLER = "with_packages.py"
 _REQUIREMENTS = "requirements.txt"
-# The index that the SDK names where its user names none, by this variable either.
+# The package indexes of the SDK's default, which applies if neither the user nor this variable names others.
 _DEFAULT_URLS = [] if os.environ.get("DEFAULT_PIP_INDEX_URLS") else types.CustomTrainer(func=print).pip_index_urls
-# Resources whose names are read in any case, and short names, as in the SDK.
+# Names of resources that are case-insensitive, and short names, as in the SDK.
 _LOWER = ("cpu", "memory", "gpu", "storage", "ephemeral-storage")
-# What no process can be without.
+# Resources that every process needs.
 _NEEDED = ("cpu", "memory")
 _ALIASES = {"gpu": constants.GPU_LABEL, "storage": "ephemeral-storage"}
-# What TrainJobs call what users of the SDK know by another name.
+# The SDK's names for fields of a TrainJob.
 _FIELDS = {
     "spec.trainer.numNodes": "num_nodes",
     "spec.trainer.numProcPerNode": "resources_per_node",
     "metadata.name": "name",
 }
-# A variable of a TrainJob's trainer.
+# The path of a variable of a TrainJob's trainer.
 _VARIABLE = re.compile(r"spec\.trainer\.env\[([0-9]+)\]")
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What a job's jobspec says of the TrainJob that it is."""
+    """A TrainJob as its job's jobspec records it."""
 
     name: str
     runtime: dict[str, Any]
@@ -64,16 +64,18 @@ class Record(Struct, frozen=True, kw_only=True):
     procs: int
     """Processes on each node."""
     tasks: int
-    """Tasks of the job on each node: one that starts the processes, or as many as these."""
+    """Tasks of the job on each node: one that starts the processes, or one for each process."""
     device: str
-    """gpu, cpu, or the SDK's word for neither."""
+    """"gpu", "cpu", or the SDK's word for neither."""
     hosts: str
-    """The names of the nodes but for the index at their end."""
+    """The common prefix of the nodes' names, which end with an index."""
 
 
 class Built(NamedTuple):
-    """A job: the cluster that it takes, its jobspec, what of the request does not apply without Kubernetes, and which
-    variables name pods that have no address.
+    """A job, with its cluster and jobspec.
+
+    `not_applied` are parts of the request that have no effect without Kubernetes. `unresolved` are variables with names
+    of pods that have no address.
     """
 
     cluster: ForeignCluster
@@ -83,8 +85,10 @@ class Built(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the job will run: the variables and the directory of the caller, and whether this machine's brokers run
-    it, in which case `environment` is the folder of the Python environment for further packages.
+    """The place where the job will run.
+
+    `variables` and `cwd` are the caller's. With `local`, brokers of this machine run the job; `environment` is then the
+    folder of its Python environment for additional packages.
     """
 
     variables: Mapping[str, str]
@@ -94,8 +98,9 @@ class Place(NamedTuple):
 
 
 def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: Place, created: float) -> Built:
-    """The job of a trainer, or of the runtime's own command without one. Raises ValueError, with a line for each
-    thing that is wrong.
+    """The job of a trainer or, without one, of the runtime's own command.
+
+    Raises ValueError with a line for each problem.
     """
     given: dict[str, Any] = {}
     files: dict[str, str] = {}
@@ -108,7 +113,7 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
             "numNodes": trainer.num_nodes,
             "env": _variables(trainer.env),
             "resourcesPerNode": {"limits": resources} if resources else None,
-            # The GPUs or CPUs of a node, if it has any of them.
+            # "auto" stands for the number of GPUs or CPUs of a node, if it requests any.
             "numProcPerNode": "auto" if _device(resources) else None,
         }
         if trainer.packages_to_install:
@@ -118,7 +123,7 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
     if trainer is not None and _has_torch(runtime) and cluster.options.run is None:
         cluster = structs.replace(cluster, run=Run.NODE)
     base = {"PYTHONUNBUFFERED": "1", **place.variables}
-    # Functions are written for torchrun, whose processes see all GPUs of a node, and choose one by their LOCAL_RANK.
+    # Functions are written for torchrun, whose processes see all GPUs of a node and choose one by LOCAL_RANK.
     shares_gpus = trainer is None and not place.local
     jobspec = running.jobspec(cluster, base, place.cwd, gpus=shares_gpus, local=place.local)
     if trainer is not None:
@@ -141,17 +146,20 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
 
 
 def _expand_words(jobspec: dict[str, Any], cluster: ForeignCluster, local: bool) -> None:
-    """Have the job shell expand templates in the command: the words are ours, and name the job's files by one."""
+    """Let the job shell expand templates in the command.
+
+    The command is ours, and refers to the job's files by a template.
+    """
     system = jobspec["attributes"]["system"]
     system["shell"]["options"].pop("literal-args", None)
     if cluster.run is Run.PROGRAM:
-        # A script would keep them as they are.
+        # The job shell does not expand templates in a script.
         jobspec["tasks"][0]["command"][-1:] = running.words(cluster, local=local)
         del system["files"]["script"]
 
 
 def read_record(jobspec: Any) -> Record | None:
-    """The record in a jobspec; None if the job is no TrainJob of the SDK."""
+    """The record in a jobspec; None if the job is not a TrainJob of the SDK."""
     user = jobspec.get("attributes", {}).get("user") if isinstance(jobspec, dict) else None
     found = user.get(RECORD) if isinstance(user, dict) else None
     try:
@@ -182,9 +190,12 @@ def _read(name: str, runtime: Any, trainer: dict[str, Any]) -> ForeignCluster:
 
 
 def _of_sdk(problem: Problem, runtime: str, variables: list[str]) -> Problem:
-    """A problem of a TrainJob's field at what the user of the SDK has given; `variables` are the names in `env`."""
+    """A problem with a TrainJob's field as a problem with the SDK's argument.
+
+    `variables` are the names in `env`.
+    """
     if problem.path == "spec.trainer.command":
-        # That of a function is ours.
+        # With a function, this module sets the command.
         rule = f"is required, such as CustomTrainer(func=...), as the runtime {runtime} has no command of its own"
         return Problem("trainer", rule)
     variable = _VARIABLE.match(problem.path)
@@ -197,7 +208,10 @@ def _of_sdk(problem: Problem, runtime: str, variables: list[str]) -> Problem:
 
 
 def _command(trainer: types.CustomTrainer, runtime: Any, environment: str) -> list[str]:
-    """How a node or a process runs the function: as the SDK, by torchrun where the runtime has torch's policy."""
+    """The command by which a node or a process runs the function.
+
+    As in the SDK, torchrun runs it if the runtime has torch's policy.
+    """
     program = [f"{{{{tmpdir}}}}/{_PROGRAM}"]
     if _has_torch(runtime):
         program = ["-m", "torch.distributed.run", *program]
@@ -212,8 +226,10 @@ def _has_torch(runtime: Any) -> bool:
 
 
 def _requirements(trainer: types.CustomTrainer) -> str:
-    """A file for pip. Its index is that of pip's own configuration, unless another one than the SDK's default is
-    given.
+    """A requirements file for pip.
+
+    It names an index only if the trainer has other indexes than the SDK's default; otherwise pip's own configuration
+    counts.
     """
     packages, urls = trainer.packages_to_install or [], trainer.pip_index_urls or []
     for field, value in (("packages_to_install", packages), ("pip_index_urls", urls)):
@@ -236,7 +252,7 @@ def _variables(env: Mapping[str, str] | None) -> list[dict[str, Any]] | None:
 
 
 def _resources(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """The resources of a node by the names of Kubernetes, as the SDK has them. Raises ValueError."""
+    """The resources of a node by their names in Kubernetes, as the SDK converts them. Raises ValueError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -255,7 +271,7 @@ def _resources(given: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _device(resources: Mapping[str, str]) -> str:
-    """What the processes of a node are counted by; "" if resources name neither."""
+    """The device that determines the number of a node's processes; "" if there is neither a GPU nor a CPU."""
     for device in ("gpu", "cpu"):
         names = [name for name in resources if device in name.rpartition("/")[2]]
         if any(quantity(resources[name]) >= 1 for name in names):
@@ -266,7 +282,7 @@ def _device(resources: Mapping[str, str]) -> str:
 def _not_applied(
     cluster: ForeignCluster, trainer: types.CustomTrainer | None, resources: Mapping[str, str]
 ) -> list[str]:
-    """What has no effect without Kubernetes: of the request by the SDK's names, then of the runtime."""
+    """Parts without effect outside of Kubernetes: of the request, by the SDK's names, then of the runtime."""
     image = ["image"] if trainer is not None and trainer.image else []
     others = [f"resources_per_node[{name!r}]" for name in resources if not _device({name: "1"})]
     container = (".image", ".resources")

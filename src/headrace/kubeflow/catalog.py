@@ -1,4 +1,4 @@
-"""The training runtimes that jobs of the SDK may name: those of Headrace and those of the configuration."""
+"""The training runtimes that jobs of the SDK may name: Headrace's own and those of the configuration."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ _DEVICES = (
 
 
 class Catalog:
-    """The documents of runtimes, by name. `given` are files or documents, which come before those of Headrace. Raises
-    ValueError for one that is no runtime.
+    """The documents of runtimes, by name.
+
+    `given` are files or documents; they take precedence over Headrace's own. Raises ValueError for an invalid runtime.
     """
 
     def __init__(self, given: Iterable[str | os.PathLike[str] | dict[str, Any]]) -> None:
-        # The SDK's default runtime starts the function once for each process, as it needs no torchrun for that.
+        # The SDK's default runtime starts the function once for each process, and so does this one: it needs no
+        # torchrun.
         default = _named(runtimes.BUILT_IN[runtimes.DISTRIBUTED], constants.DEFAULT_TRAINING_RUNTIME, "torch")
         self._documents: dict[str, Any] = {constants.DEFAULT_TRAINING_RUNTIME: default, **runtimes.BUILT_IN}
         for one in given:
@@ -42,7 +44,7 @@ class Catalog:
         return iter(self._documents.values())
 
     def document(self, runtime: str | types.Runtime | None) -> Any:
-        """The document of a runtime, the SDK's default for None. Raises NotFoundError."""
+        """The document of a runtime; None stands for the SDK's default. Raises NotFoundError."""
         name = constants.DEFAULT_TRAINING_RUNTIME if runtime is None else getattr(runtime, "name", runtime)
         if not isinstance(name, str) or name not in self._documents:
             known = ", ".join(self._documents)
@@ -53,7 +55,7 @@ class Catalog:
 
 
 def runtime_of(document: Any) -> types.Runtime:
-    """A runtime's document as the SDK shows it. Raises ValueError."""
+    """A runtime's document as a runtime of the SDK. Raises ValueError."""
     field = Field(document, kind_of_document(document) or "runtime")
     if kind_of_document(document) not in runtimes.KINDS:
         field.refuse(f"must be a {' or '.join(runtimes.KINDS)}")
@@ -80,7 +82,7 @@ def runtime_of(document: Any) -> types.Runtime:
 
 
 def _device(limits: Field, nodes: int) -> tuple[str, str]:
-    """The kind of device of a container, and their number on all nodes."""
+    """The device of a container, and the number of devices on all nodes."""
     for resource, device in _DEVICES:
         amount = limits.mapping().get(resource)
         if amount is not None:
@@ -90,13 +92,13 @@ def _device(limits: Field, nodes: int) -> tuple[str, str]:
 
 
 def _named(document: Any, name: str, framework: str) -> Any:
-    """The runtime under another name."""
+    """The runtime with another name and framework label."""
     labels = {**document["metadata"]["labels"], constants.RUNTIME_FRAMEWORK_LABEL: framework}
     return {**document, "metadata": {**document["metadata"], "name": name, "labels": labels}}
 
 
 def _documents(given: str | os.PathLike[str] | dict[str, Any]) -> list[Any]:
-    """The documents of one item of `runtimes`. Raises ValueError."""
+    """The documents of one item of `HeadraceBackendConfig.runtimes`. Raises ValueError."""
     if isinstance(given, dict):
         return [given]
     path = os.fspath(given)

@@ -1,4 +1,4 @@
-"""The SDK's client, which knows one more configuration: that of Headrace."""
+"""The SDK's client with one more configuration: `HeadraceBackendConfig`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class TrainerClient(SDKClient):
-    """The client of the Kubeflow SDK, on Headrace with a `HeadraceBackendConfig`.
+    """The client of the Kubeflow SDK; it uses Headrace with a `HeadraceBackendConfig`.
 
-    With the configurations of the SDK it is the SDK's. Without any, it is the SDK's, too, where this machine has
-    access to a Kubernetes, which is the SDK's default; elsewhere it is on Headrace. Raises ValueError for another
-    configuration.
+    With a configuration of the SDK it behaves as the SDK's client. Without any, it uses Kubernetes, the SDK's default,
+    if this machine has access to a cluster, and Headrace otherwise. Raises ValueError for any other configuration.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""The folder of a job that local brokers run: what it is made of, what it has written, and whether it goes on.
+"""The folder of a job that local brokers run: its input, its logs, and whether it is still running.
 
-`plan` and `jobspec` are what is to be run. The runner writes the job's eventlogs as they grow, `log` for what brokers
-and runner say, and `workspace` for where its brokers are. It holds `lock`, which has its process id, as long as it
-runs: so any process can tell whether the job goes on, and end it, also what is left of it if the runner was killed.
+`plan` and `jobspec` are the input. The runner appends to the job's eventlogs as they grow; it writes the messages of
+brokers and runner to `log`, and the path of the brokers' workspace to `workspace`. While it runs, it holds `lock`,
+which contains its process id. So any process can check whether the job is running and end it, and can end remaining
+processes if the runner was killed.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from headrace.minicluster.run import remains
 from .jobs import EVENTLOG
 
 PLAN, JOBSPEC, LOG, LOCK, ENVIRONMENT, WORKSPACE = "plan", "jobspec", "log", "lock", "environment", "workspace"
-# Seconds between two looks at a file that another process writes, and until a runner that is asked to end is killed.
+# Seconds between two checks of a file that another process writes, and from SIGTERM to SIGKILL for a runner.
 _PAUSE = 0.05
 _END_TIMEOUT = 30.0
-# Bytes of a log that are read at once.
+# The number of bytes that are read from a log at once.
 _PIECE = 1 << 20
 
 
 class Folder:
-    """A job's folder. Methods raise OSError if it is no longer there."""
+    """A job's folder. Methods raise OSError if it no longer exists."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -41,7 +42,7 @@ class Folder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a job in it."""
+        """True if the folder contains a job."""
         return os.path.exists(self / JOBSPEC)
 
     @property
@@ -50,7 +51,7 @@ class Folder:
             return json.load(file)
 
     def lock(self) -> int:
-        """A descriptor that holds the lock; it goes to the runner. Raises BlockingIOError if another one runs."""
+        """A descriptor that holds the lock, for the runner. Raises BlockingIOError if another runner holds it."""
         held = os.open(self / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,7 +62,7 @@ class Folder:
 
     @property
     def runs(self) -> bool:
-        """Whether the runner runs, or is being started."""
+        """True if the runner is running or starting."""
         try:
             held = os.open(self / LOCK, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -75,12 +76,12 @@ class Folder:
         return False
 
     def has_ended(self) -> bool:
-        """Whether the job has ended, or has been lost."""
-        # In this order, as the runner ends after the job.
+        """True if the job has ended or is lost."""
+        # `runs` is checked first, because the runner ends after the job.
         return not self.runs or any(event.name == "clean" for event in self.read(EVENTLOG))
 
     def lost(self) -> str:
-        """Why a job whose log has no end has none, "" while it may still end."""
+        """The reason why a job's log has no end; "" if the log has one, or may still get one."""
         if self.runs or any(event.name == "clean" for event in self.read(EVENTLOG)):
             return ""
         work = self._workspace()
@@ -93,7 +94,7 @@ class Folder:
         return "its brokers have ended"
 
     def read(self, path: str, follow: bool = False) -> Iterator[Event]:
-        """The events of a log so far, or as they come until the job has ended."""
+        """The events of a log so far or, with `follow`, until the job has ended."""
         offset, ended = 0, not follow
         while True:
             events, offset = self._read(path, offset)
@@ -102,17 +103,17 @@ class Folder:
                 continue
             if ended:
                 return
-            # What is written before the end is read once more after it is known.
+            # After the job has ended, the log is read once more for the events that were written before the end.
             ended = self.has_ended()
             if not ended:
                 time.sleep(_PAUSE)
 
     def _read(self, path: str, offset: int) -> tuple[list[Event], int]:
-        """Some whole lines of a log from a byte on, and the byte after them."""
+        """Complete lines of a log from a byte offset, and the offset after them."""
         try:
             with open(self / path, "rb") as file:
                 file.seek(offset)
-                # A line is as long as it is.
+                # A line may be longer than a piece.
                 data = file.read(_PIECE) + file.readline()
         except FileNotFoundError:
             return [], offset
@@ -121,7 +122,7 @@ class Folder:
         return [decode_line(line) for line in lines], offset + len(complete)
 
     def ask_to_end(self, signum: int = signal.SIGTERM) -> bool:
-        """Signal the runner; False if it is being started, and has no process id yet."""
+        """Signal the runner; returns False if the runner is starting and has no process id yet."""
         try:
             with open(self / LOCK, encoding="ascii") as file:
                 pid = int(file.read() or 0)
@@ -143,25 +144,30 @@ class Folder:
         return ""
 
     def end_remains(self) -> None:
-        """End the brokers of a runner that was killed. Raises RuntimeError if they go on."""
+        """End the brokers of a runner that was killed. Raises RuntimeError if they keep running."""
         work = self._workspace()
         surviving = remains.end_remains(work) if work else []
         if surviving:
             name, pids = os.path.basename(self.path), ", ".join(map(str, surviving))
-            raise RuntimeError(f"TrainJob {name} goes on: its processes {pids} do not end by SIGKILL; {work} is theirs")
+            raise RuntimeError(
+                f"TrainJob {name} is still running: SIGKILL did not end its processes {pids}, which use {work}"
+            )
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def end(folders: Iterable[Folder]) -> None:
-    """End the jobs of folders, and wait until nothing of them runs. Raises RuntimeError for one that goes on."""
+    """End the jobs of folders, and wait until no process of them runs.
+
+    Raises RuntimeError for a job that keeps running.
+    """
     folders = list(folders)
     running = [folder for folder in folders if folder.runs]
     deadline = time.monotonic() + _END_TIMEOUT
     unasked = list(running)
     while running:
-        # Once each: a second signal would not leave it time to end the brokers in order.
+        # Each runner is signalled once: a second signal would cut short its orderly stop of the brokers.
         unasked = [folder for folder in unasked if not folder.ask_to_end()]
         time.sleep(_PAUSE)
         if time.monotonic() > deadline:

@@ -1,4 +1,7 @@
-"""A training function as the text of a Python program, which is all that its processes get of it. Pure."""
+"""Turns a training function into the text of a Python program. Pure.
+
+The text is all that the function's processes receive.
+"""
 
 from __future__ import annotations
 import __future__
@@ -10,8 +13,9 @@ from typing import Any
 
 
 def program_text(func: Callable[..., Any], args: Mapping[str, Any] | None) -> str:
-    """A program that calls `func` with the keyword arguments `args`. Raises ValueError for a function or arguments
-    that text cannot hold.
+    """A program that calls `func` with the keyword arguments `args`.
+
+    Raises ValueError for a function or arguments that source text cannot represent.
     """
     _check_function(func)
     given = {} if args is None else args
@@ -21,17 +25,18 @@ def program_text(func: Callable[..., Any], args: Mapping[str, Any] | None) -> st
     except (OSError, TypeError) as exc:
         raise ValueError(f"func: the source of {_name(func)} cannot be found ({exc}): define it in a file") from None
     if source[:1].isspace():
-        # A function within another one. Its lines stay as they are, as its texts of several lines may be less indented.
+        # A nested function. Its lines keep their indentation, because a text of several lines within it may be indented
+        # less.
         source = f"if True:\n{source}"
     if func.__code__.co_flags & __future__.annotations.compiler_flag:
         source = f"from __future__ import annotations\n\n{source}"
     call = f"{func.__name__}(**{dict(given)!r})" if given else f"{func.__name__}()"
-    # Processes that the function starts may import the program, which must not train once more then.
+    # Processes that the function starts may import the program, and must not train again.
     text = f'{source}\n\nif __name__ == "__main__":\n    {call}\n'
     try:
         compile(text, "<func>", "exec")
     except SyntaxError as exc:
-        raise ValueError(f"func: the source of {_name(func)} is no program by itself: {exc}") from None
+        raise ValueError(f"func: the source of {_name(func)} is not a complete program: {exc}") from None
     return text
 
 

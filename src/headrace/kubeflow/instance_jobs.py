@@ -1,4 +1,4 @@
-"""Jobs of a running instance, which keeps them itself: also when this process has ended, and for others to find."""
+"""Jobs of a running instance. It stores them, so they outlive this process and others can find them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ _END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
 
 
 class InstanceJobs:
-    """The jobs of the SDK in the instance at `uri`. Methods raise RuntimeError if it cannot be reached, and
-    NotFoundError for an address that names none.
+    """The jobs of the SDK in the instance at `uri`.
+
+    Methods raise RuntimeError if the instance cannot be reached, and NotFoundError for an invalid address.
     """
 
     local = False
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        # The jobspecs of jobs by id, None for those that are none of the SDK's. They do not change.
+        # Jobspecs by job id; None for jobs that are not the SDK's. They do not change.
         self._known: dict[int, Any] = {}
 
     def variables(self) -> Mapping[str, str]:
         return with_flux(Caller(_log.warning).environment(())[0])
 
     def environment(self, name: str) -> str:
-        # Nodes need not share a file system.
+        # Each node makes its own environment, because nodes need not share a file system.
         return ""
 
     def start(self, name: str, cluster: ForeignCluster, jobspec: Any) -> None:
@@ -51,7 +52,7 @@ class InstanceJobs:
             raise RuntimeError(f"TrainJob {name} already exists")
         with self.connected() as handle:
             id = handle.rpc("job-ingest.submit", payload=jobspec_request(jobspec)).get()["id"]
-            # The answer comes when listings have the job.
+            # The response arrives when listings contain the job.
             handle.rpc("job-list.list-id", {"id": id, "attrs": []}).get()
 
     def find(self, name: str) -> InstanceJob | None:
@@ -71,7 +72,7 @@ class InstanceJobs:
                 try:
                     jobspec = json.loads(call.get()["jobspec"])
                 except OSError as exc:
-                    # The job of another user, or one that was purged meanwhile.
+                    # The job belongs to another user, or has been purged meanwhile.
                     if exc.errno not in (errno.EPERM, errno.ENOENT):
                         raise
                     jobspec = None
@@ -79,12 +80,12 @@ class InstanceJobs:
         return [InstanceJob(self, id, self._known[id]) for id in ids if self._known[id] is not None]
 
     def forget(self, id: int) -> None:
-        """Leave out a job that listings may still have for a moment."""
+        """Omit a deleted job from listings that may still contain it for a moment."""
         self._known[id] = None
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Handle]:
-        """A connection to the instance. Raises RuntimeError, and NotFoundError for an address that names none."""
+        """A connection to the instance. Raises RuntimeError, and NotFoundError for an invalid address."""
         try:
             with Handle(uris.resolve(self._uri)) as handle:
                 yield handle
@@ -128,13 +129,13 @@ class InstanceJob:
             try:
                 handle.rpc("job-manager.raise", cancel).get()
             except OSError as exc:
-                # It has ended already.
+                # The job has ended already.
                 if exc.errno != errno.ENOENT:
                     raise
             end = handle.rpc("job-list.list-id", {"id": self._id, "attrs": ["state"], "state": INACTIVE})
             try:
                 end.get(_END_TIMEOUT)
             except TimeoutError:
-                raise TimeoutError(f"the job goes on {_END_TIMEOUT:.0f} s after it was canceled") from None
+                raise TimeoutError(f"the job is still running {_END_TIMEOUT:.0f} s after it was canceled") from None
             handle.rpc("job-manager.purge-id", {"id": self._id, "force": True}).get()
         self._jobs.forget(self._id)

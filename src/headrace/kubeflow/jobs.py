@@ -1,4 +1,4 @@
-"""What the back end needs of the jobs that it shows, wherever they run, and its error for an unknown name."""
+"""The interface to jobs that the back end uses wherever they run, and the error for an unknown name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NotFoundError(RuntimeError, ValueError):
     """
 
 
-# The eventlogs of a job (RFC 21, 50, 24), by their keys in it.
+# The keys of a job's eventlogs (RFC 21, 50, 24).
 EVENTLOG, EXEC_LOG, OUTPUT = "eventlog", "guest.exec.eventlog", "guest.output"
 
 
@@ -27,30 +27,30 @@ class Job(Protocol):
     def jobspec(self) -> Any: ...
 
     def read(self, path: str, follow: bool = False) -> Iterator[Event]:
-        """The events of a log so far, or as they come until the job has ended."""
+        """The events of a log so far or, with `follow`, until the job has ended."""
 
     def lost(self) -> str:
-        """Why a job whose log has no end has none, "" while it may still end."""
+        """The reason why a job's log has no end; "" if the log has one, or may still get one."""
 
     def delete(self) -> None:
-        """End the job if it runs, and forget it. Raises TimeoutError, RuntimeError."""
+        """End the job if it is running, and delete its record. Raises TimeoutError, RuntimeError."""
 
 
 class Jobs(Protocol):
-    """The jobs of a place, and the way to start one there."""
+    """The jobs of one place, and how to start a job there."""
 
     @property
     def local(self) -> bool:
-        """Whether brokers of this machine run them."""
+        """True if brokers of this machine run the jobs."""
 
     def variables(self) -> Mapping[str, str]:
-        """The variables of this process that jobs get. Raises RuntimeError."""
+        """The environment variables of this process that jobs inherit. Raises RuntimeError."""
 
     def environment(self, name: str) -> str:
-        """The folder of a job's Python environment for further packages; "" for one on each node."""
+        """The folder of a job's Python environment for additional packages; "" if each node makes its own."""
 
     def start(self, name: str, cluster: ForeignCluster, jobspec: Any) -> None:
-        """Start a job. Raises ValueError for more nodes than there can be, RuntimeError."""
+        """Start a job. Raises ValueError for too many nodes, and RuntimeError."""
 
     def find(self, name: str) -> Job | None: ...
 

@@ -1,4 +1,4 @@
-"""Jobs by brokers of this machine, each with brokers of its own, in a folder of its own."""
+"""Jobs on this machine, each with its own brokers and its own folder."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 class LocalJobs:
-    """The jobs in the folder `statedir`, which go on without this process; with "" they are those of this process, and
-    end with it.
-    """
+    """The jobs in the folder `statedir`, which outlive this process; with "", jobs that end with it."""
 
     local = True
 
     def __init__(self, statedir: str) -> None:
         self._base = os.path.abspath(statedir) if statedir else ""
         self._making = threading.Lock()
-        # Children of this process, which has to take their exit statuses.
+        # Child processes whose exit statuses this process must collect.
         self._children: list[subprocess.Popen[bytes]] = []
 
     def variables(self) -> Mapping[str, str]:
@@ -96,7 +94,7 @@ class LocalJobs:
         return [job for job in map(self.find, names) if job is not None]
 
     def _folder(self, name: str) -> Folder:
-        # Runners that have ended are waited for, so that no zombies are left.
+        # Collects the exit statuses of ended runners, so that no zombies remain.
         self._children = [child for child in self._children if child.poll() is None]
         with self._making:
             if not self._base:
@@ -107,7 +105,7 @@ class LocalJobs:
         return Folder(os.path.join(self._base, name))
 
     def _end_all(self, owner: int, guard: subprocess.Popen[bytes]) -> None:
-        """End the jobs of this process, which ends. A fork of it has none."""
+        """End the jobs of this process when it exits. A forked copy of the process owns no jobs."""
         if os.getpid() != owner:
             return
         jobs = self.all()
@@ -136,14 +134,14 @@ class LocalJob:
 
 
 def _process(name: str, *words: str) -> list[str]:
-    """The command of a process of `processes`."""
+    """The command for a process of module `processes`."""
     return [sys.executable, "-m", "headrace.kubeflow.processes", name, *words]
 
 
 def _spawn(
     command: list[str], cwd: str, output: IO[bytes] | int = subprocess.DEVNULL, descriptors: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a process that no terminal ends."""
+    """Start a process in its own session, so that no terminal ends it."""
     return subprocess.Popen(
         command,
         cwd=cwd,

@@ -1,14 +1,16 @@
-"""Processes of local jobs, beside the Python process that made these: `python -m headrace.kubeflow.processes NAME ...`.
+"""Helper processes of local jobs: `python -m headrace.kubeflow.processes NAME ...`.
 
-`runner FOLDER LOCK` runs the brokers of a job. LOCK is the descriptor of the lock of the folder. It has a session of
-its own, so that no terminal ends it. SIGTERM ends the brokers, and it with them.
+They outlive the Python process that created the jobs.
 
-`recorder FOLDER` is the initial program of a job's brokers: it submits the job, and writes its eventlogs to the job's
-folder as they grow. It ends with the job, with its exit code.
+`runner FOLDER LOCK` runs the brokers of a job. LOCK is the file descriptor of the folder's lock. The runner has a
+session of its own, so that no terminal ends it. SIGTERM ends the brokers, and the runner with them.
 
-`guard BASE PID` ends the jobs below the folder BASE when the process PID, whose child it is, is killed. That process
-ends them itself when it ends in order. A pipe would not tell its end, as further children of it may hold the pipe's
-other end.
+`recorder FOLDER` is the initial program of a job's brokers. It submits the job, writes the job's eventlogs to the
+folder as they grow, and ends with the job and with the job's exit code.
+
+`guard BASE PID` is a child of the process PID. If that process is killed, the guard ends the jobs below the folder
+BASE. On an orderly exit the process ends the jobs itself. A pipe would not signal the end of PID reliably, because
+other children of it may hold the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from .jobs import EVENTLOG, EXEC_LOG, OUTPUT
 
 
 def runner(path: str, lock: str) -> int:
-    # The other processes need no brokers.
+    # Imported here, because the other processes need no brokers.
     from msgspec import json
 
     from headrace.minicluster.api.plan import Plan
     from headrace.minicluster.run import local
 
     held = int(lock)
-    # The brokers must not hold it: it tells whether this process runs.
+    # The brokers must not inherit the lock: it shows whether this process is running.
     os.set_inheritable(held, False)
     os.pwrite(held, str(os.getpid()).encode(), 0)
     folder = Folder(path)
@@ -60,7 +62,7 @@ def recorder(path: str) -> int:
         while True:
             for log in others:
                 log.write_all()
-            # Readers know by the job's end that its output is complete.
+            # The job's end is written last, because readers take it as a sign that the output is complete.
             job_log.write_all(until="" if all(log.ended for log in others) else "finish")
             if all(log.ended for log in logs):
                 break
@@ -70,7 +72,7 @@ def recorder(path: str) -> int:
 
 
 class _Log:
-    """An eventlog of the job, and the file that it is written to."""
+    """An eventlog of the job, and the file to which it is written."""
 
     def __init__(self, handle: Handle, id: int, path: str, file: str) -> None:
         self.ended = False
@@ -79,7 +81,7 @@ class _Log:
         self._lines: list[str] = []
 
     def write_all(self, until: str = "") -> None:
-        """Write the events that have come, up to the one with the name `until`."""
+        """Write the events received so far or, with `until`, those before the event of that name."""
         while self._call.ready:
             try:
                 self._lines.append(self._call.get()["event"])
@@ -103,7 +105,7 @@ def guard(base: str, pid: str) -> int:
 
 
 def _wait_for_parent(pid: int) -> None:
-    """Wait until our parent has ended. It has already if another process is our parent now."""
+    """Wait until the process `pid`, our parent, has ended. It already has if our parent is another process."""
     parent = os.pidfd_open(os.getppid())
     if os.getppid() == pid:
         select.select([parent], [], [])

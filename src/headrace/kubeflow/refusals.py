@@ -1,4 +1,4 @@
-"""What the SDK can ask for and brokers cannot do, each with what would do instead. Pure."""
+"""Requests of the SDK that brokers cannot carry out, each with an alternative. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.types import types
 
 _NAME = "Name(...), which gives the job a name to find it by"
-# What would do instead of the SDK's options for Kubernetes, by their names.
+# Alternatives to the SDK's options for Kubernetes, by the options' names.
 _INSTEAD = {
     "Labels": _NAME,
     "Annotations": _NAME,
@@ -20,7 +20,7 @@ _PATCH = "a runtime of your own, which HeadraceBackendConfig(runtimes=...) adds"
 
 
 def check_request(initializer: types.Initializer | None, trainer: Any) -> types.CustomTrainer | None:
-    """The trainer, if brokers can run what is asked for. Raises ValueError otherwise."""
+    """The trainer, if brokers can carry out the request. Raises ValueError otherwise."""
     for kind in ("dataset", "model"):
         found = getattr(initializer, kind, None)
         if found is not None:
@@ -43,7 +43,7 @@ def check_request(initializer: types.Initializer | None, trainer: Any) -> types.
 
 
 def name_of(options: list[Any] | None, trainer: Any, backend: RuntimeBackend) -> str:
-    """The name that options give the job, "" without one. Raises ValueError for other options."""
+    """The name of the job in `options`, "" without one. Raises ValueError for other options."""
     found: dict[str, Any] = {}
     for option in options or ():
         kind = type(option).__name__

@@ -1,4 +1,4 @@
-"""How a job stands, by its eventlogs (RFC 18, 21, 24): its status, its events and the lines of its nodes. Pure."""
+"""The state of a job from its eventlogs (RFC 18, 21, 24): status, events, and lines of its nodes. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from headrace.wire.query.eventlog_format import text
 from headrace.wire.query.job_info import exit_reason
 
 CREATED, RUNNING, COMPLETE, FAILED = "Created", "Running", "Complete", "Failed"
-# The phases of a node's pod on Kubernetes.
+# Phases of a node's pod on Kubernetes.
 _PENDING, _SUCCEEDED = "Pending", "Succeeded"
-# Levels (RFC 5424) of messages of the job shell that belong to what a node prints: what kept its tasks from running.
+# The least severe level (RFC 5424) of the job shell's messages that are shown among a node's output. They say why its
+# tasks did not run.
 _ERROR = 3
 
 
 class Standing(NamedTuple):
-    """The status of a job, why it failed ("" if it has not), and the phase of each of its nodes."""
+    """The status of a job, the reason of its failure ("" without one), and the phase of each node."""
 
     status: str
     reason: str
@@ -30,7 +31,7 @@ class Standing(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """An event of a job: of `node`, or of the job as a whole if it is None."""
+    """An event of a job, about `node`, or about the whole job if `node` is None."""
 
     timestamp: float
     name: str
@@ -39,7 +40,10 @@ class Notice(NamedTuple):
 
 
 def standing(log: list[Event], exec_log: Iterable[Event], nodes: int, lost: str) -> Standing:
-    """How a job of a number of nodes stands. `lost` says why its log will not go on, "" if it may."""
+    """The status of a job on `nodes` nodes.
+
+    `lost` is the reason why its log will not continue, "" if it may.
+    """
     names = {event.name for event in log}
     if "clean" not in names and not lost:
         started = "start" in names
@@ -59,7 +63,7 @@ def standing(log: list[Event], exec_log: Iterable[Event], nodes: int, lost: str)
 
 
 def _phases(exec_log: Iterable[Event], nodes: int) -> list[str]:
-    """The phases of the nodes of a failed job, each by its shell's exit status, where the log has those of all."""
+    """The phases of a failed job's nodes, by their shells' exit statuses if the log has all of them."""
     contexts = [event.context or {} for event in exec_log if event.name == "shell-exit"]
     exits = {int(context["rank"]): context["wait_status"] for context in contexts}
     if len(exits) != nodes:
@@ -73,7 +77,7 @@ def _exception(context: dict[str, object]) -> str:
 
 
 def notices(log: Iterable[Event], exec_log: Iterable[Event], output: Iterable[Event]) -> list[Notice]:
-    """The events of a job, in the order of time: those of its log, and what its shells have said."""
+    """The events of a job in order of time: those of its eventlog, and the messages of its shells."""
     found = [Notice(event.timestamp, event.name, _message(event)) for event in log]
     for event in chain(exec_log, output):
         if event.name == "log":
@@ -92,9 +96,9 @@ def _message(event: Event) -> str:
 
 
 class NodeLines:
-    """The lines that the tasks of one node write, out of the job's log of output.
+    """The lines that the tasks of one node write, from the job's output log.
 
-    Tasks are placed in blocks: node N has those from N * tasks on.
+    Tasks are placed in blocks: node N has the tasks from N * tasks on.
     """
 
     def __init__(self, node: int, tasks: int) -> None:
@@ -127,7 +131,7 @@ class NodeLines:
             yield from map(_shown, lines)
 
     def rest(self) -> Iterator[str]:
-        """Lines that have begun, and whose ends are not there."""
+        """Incomplete lines at the end of the output."""
         for reader in self._readers.values():
             if reader.rest:
                 yield _shown(reader.take_rest())

@@ -1,8 +1,9 @@
-"""Runs a Python program in an environment with further packages, which the first process on a machine makes.
+"""Runs a Python program in an environment with additional packages.
 
-Tasks run this file by itself: `python with_packages.py FOLDER REQUIREMENTS PROGRAM...`, where FOLDER is that of the
-environment, REQUIREMENTS a file for pip, and PROGRAM what the environment's Python runs. The environment has all that
-this Python has, too. The standard library alone.
+The first process on a machine creates the environment. Tasks run this file on its own, so it uses only the standard
+library: `python with_packages.py FOLDER REQUIREMENTS PROGRAM...`. FOLDER is the folder of the environment, REQUIREMENTS
+a requirements file for pip, and PROGRAM the arguments of the environment's Python. The environment also has all
+packages of this Python.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def main(folder: str, requirements: str, *program: str) -> None:
 
 
 def _prepare(folder: str, requirements: str) -> bool:
-    """Whether the environment is there. Processes that come later wait for the one that makes it."""
+    """Return True if the environment exists. The first process creates it; others wait for that."""
     with open(f"{folder}.state", "a+", encoding="ascii") as state:
         fcntl.flock(state, fcntl.LOCK_EX)
         state.seek(0)
@@ -59,8 +60,10 @@ def _make(folder: str, requirements: str) -> bool:
 
 
 def _see_outer_packages(folder: str) -> None:
-    """An environment has the packages of the interpreter that is installed. If this Python is that of an environment
-    itself, those of this one have to be added, with what their .pth files add.
+    """Add this Python's packages to the environment, with the additions of their .pth files.
+
+    By itself, an environment sees only the packages of the installed interpreter. This Python may itself be part of an
+    environment.
     """
     inner = sysconfig.get_path("purelib", "posix_prefix", vars={"base": folder, "platbase": folder})
     outer = [path for path in site.getsitepackages() if os.path.isdir(path)]

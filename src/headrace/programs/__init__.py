@@ -1,1 +1,1 @@
-"""The programs that serve a Kubernetes cluster: what each is made of, and how it is installed and removed."""
+"""The programs that serve a Kubernetes cluster: their parts, their installation and their removal."""

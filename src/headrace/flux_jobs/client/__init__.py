@@ -1,1 +1,1 @@
-"""Users' calls about Jobs that are Flux clusters, and about the containers of any cluster."""
+"""Client calls of users' commands: Jobs that are Flux clusters, and containers of any cluster."""

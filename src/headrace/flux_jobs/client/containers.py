@@ -27,20 +27,22 @@ from headrace.minicluster.operator.names import INVALID
 
 Object = dict[str, Any]
 
-# Seconds between two requests for a pod that has not started, since its log cannot be watched.
+# Seconds between two requests for a pod that has not started; its log cannot be watched yet.
 _LOOK = 1.0
-# How often the status of a container is read after its log has ended, before the stream is taken for cut: the kubelet
+# How often the status of a container is read after the end of its log before the log stream counts as cut: the kubelet
 # writes the status a moment after the end.
 _LOOKS_FOR_END = 2
 
 
 class NotRunningError(Exception):
-    """The container has not started, or has ended; the message has the reason and what can be done."""
+    """The container has not started, or has ended; the message has the reason and a remedy."""
 
 
 class Chosen(Struct, frozen=True):
-    """A container of the pod with an index, of a MiniCluster or of its group `group`; "" is the container with Flux.
-    With another `kind` than that of MiniClusters, `name` is that of a Job which is a cluster.
+    """A container of one pod of a cluster.
+
+    The pod has the index `index` in the MiniCluster or in its group `group`. The container "" is the one with Flux. If
+    `kind` is not MiniCluster, `name` is the name of a Job that is a cluster.
     """
 
     namespace: str
@@ -56,7 +58,7 @@ class Chosen(Struct, frozen=True):
 
     @property
     def cluster(self) -> str:
-        """The cluster, for users."""
+        """The cluster's kind and name, for messages."""
         return f"{self.kind} {self.name}"
 
     @property
@@ -66,8 +68,10 @@ class Chosen(Struct, frozen=True):
 
 
 async def choose(api: Api, namespace: str, text: str, index: int, group: str, container: str) -> Chosen:
-    """The container that the arguments of a command name; `text` is the name of a MiniCluster, or KIND/NAME of an
-    object whose Job is a cluster. Raises NotFoundError, ApiError.
+    """The container that the arguments of a command name.
+
+    `text` is the name of a MiniCluster, or KIND/NAME of an object whose Job is a cluster. Raises NotFoundError,
+    ApiError.
     """
     foreign = kind_and_name(text)
     if foreign is None:
@@ -80,7 +84,10 @@ async def choose(api: Api, namespace: str, text: str, index: int, group: str, co
 
 
 async def cluster_of(api: Api, chosen: Chosen) -> Object:
-    """The MiniCluster of a container, or its Job in that form. Raises NotFoundError, ApiError."""
+    """The MiniCluster of a container, or its Job in the form of a MiniCluster.
+
+    Raises NotFoundError, ApiError.
+    """
     if chosen.kind == MINICLUSTERS.kind:
         return await find(api, chosen.namespace, chosen.name)
     return await find_job(api, chosen.namespace, chosen.kind.lower(), chosen.name)
@@ -98,9 +105,11 @@ async def _pod_of(api: Api, chosen: Chosen) -> Object:
 
 
 async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
-    """The output of a container so far; with `follow` also later output, from its start to its end, and that of the
-    pods that replace one that was killed; `tell` gets what a start waits for, and that another pod follows. Raises
-    NotFoundError, NotRunningError, ApiError, Unreachable.
+    """The output of a container so far or, with `follow`, until its end.
+
+    With `follow`, the output continues with that of the pods that replace a killed pod. `tell` is called with the
+    reason why a container has not started, and when another pod continues. Raises NotFoundError, NotRunningError,
+    ApiError, Unreachable.
     """
     news = News(tell)
     replaced = ""
@@ -122,7 +131,7 @@ async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], Non
                 raise
             news.waits_for(await _before_its_pod(api, chosen))
         except ApiError as exc:
-            # 404: the pod was deleted after it was found; another one may follow.
+            # 404: the pod was deleted after it was found; another pod may replace it.
             if exc.status == 400:
                 news.waits_for(_why_no_log(pod, chosen, exc, follow))
             elif exc.status != 404 or not follow:
@@ -137,7 +146,7 @@ def _read_so_far(api: Api, chosen: Chosen, name: str) -> AsyncIterator[bytes]:
 async def _followed(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIterator[bytes]:
     """The output of a container until it has ended or its pod is gone.
 
-    The end of a stream alone tells nothing: proxies cut streams, and so does a restart of the API server.
+    The end of a stream does not mean that the container has ended: proxies and a restart of the API server cut streams.
     """
     lines = Lines()
     query = {"container": chosen.of_pod, "follow": "true", "timestamps": "true"}
@@ -164,16 +173,19 @@ async def _followed(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIte
 
 
 def _may_pass(exc: ApiError) -> bool:
-    """Whether a log that was read before may be read again later, or its pod is gone (404), which its status tells.
+    """True if a log that cannot be read on may be readable later, or its pod is gone (404).
 
-    400 is the answer while Kubernetes starts the container again, 500 that of a node that does not answer.
+    The pod's status shows whether the pod is gone. Kubernetes responds with 400 while it restarts the container, and
+    with 500 if the node does not respond.
     """
     return exc.status in (400, 404, 429) or exc.status >= 500
 
 
 async def _has_ended(api: Api, chosen: Chosen, name: str, is_unread: bool) -> bool:
-    """Whether a container has ended, or its pod is gone. With `is_unread`, when its log cannot be read, this is so of a
-    pod that is being deleted, too: where its node does not answer, nobody writes its status any more.
+    """True if a container has ended, or its pod is gone.
+
+    With `is_unread`, the log cannot be read. A pod that is being deleted then counts as gone, too, because a node that
+    does not respond does not update its status.
     """
     for look in range(_LOOKS_FOR_END):
         if look:
@@ -190,7 +202,7 @@ async def _has_ended(api: Api, chosen: Chosen, name: str, is_unread: bool) -> bo
 
 
 async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
-    """Whether a pod whose container has ended was killed or deleted while its MiniCluster goes on."""
+    """True if a pod whose container has ended was killed or deleted, and its cluster has not ended."""
     try:
         now = await api.get(PODS, chosen.namespace, name)
         killed = _state(now, chosen.of_pod).get("terminated", {}).get("exitCode") in KILLED or _is_lost(now, chosen)
@@ -206,13 +218,16 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
 
 
 def _is_lost(pod: Object, chosen: Chosen) -> bool:
-    """Whether Kubernetes has declared a pod failed without knowing of the container's end, as after an eviction."""
+    """True if a pod has failed and the end of its container is unknown, as after an eviction."""
     end = conditions.ended(PODS, pod)
     return end is not None and end.failed and "terminated" not in _state(pod, chosen.of_pod)
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
-    """What a MiniCluster without the chosen pod waits for. Raises NotFoundError if there will be no such pod."""
+    """The phase of a cluster that lacks the chosen pod.
+
+    Raises NotFoundError if the pod will never exist.
+    """
     cluster = await cluster_of(api, chosen)
     if ended(cluster) or status_of(cluster).get("phase") in OVER:
         pod = f"{chosen.name}-{chosen.group}-{chosen.index}" if chosen.group else f"{chosen.name}-{chosen.index}"
@@ -221,9 +236,10 @@ async def _before_its_pod(api: Api, chosen: Chosen) -> str:
 
 
 def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str:
-    """Why a container has no log yet, given the API server's refusal `exc`.
+    """The reason why a container has no log yet, given the API server's refusal `exc`.
 
-    Raises NotRunningError if it never will have one, or is not waited for, and `exc` itself if it has another cause.
+    Raises NotRunningError if it will never have a log, or if the log is not to be waited for (`follow`). Raises `exc`
+    if it has another cause.
     """
     state, text = state_of(pod, chosen.of_pod)
     if state != "waiting":
@@ -236,7 +252,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str
 
 
 def state_of(pod: Object, container: str) -> tuple[str, str]:
-    """Whether a container is "waiting" for its start, "running" or "ended", and a sentence about it.
+    """A container's state ("waiting", "running" or "ended"), and a sentence about it.
 
     Raises NotFoundError for a container that the pod does not have.
     """
@@ -256,7 +272,10 @@ def state_of(pod: Object, container: str) -> tuple[str, str]:
 
 
 def _state(pod: Object, container: str) -> Object:
-    """The state of a container (core/v1 ContainerState), also of one that `kubectl debug` has added; {} without any."""
+    """The state of a container (core/v1 ContainerState), {} if there is none.
+
+    Containers that `kubectl debug` has added are included.
+    """
     status = pod.get("status") or {}
     for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         for one in status.get(kind) or ():
@@ -266,7 +285,10 @@ def _state(pod: Object, container: str) -> Object:
 
 
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
-    """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
+    """The chosen pod if its container is running.
+
+    Raises NotFoundError, NotRunningError, ApiError, Unreachable.
+    """
     if chosen.kind != MINICLUSTERS.kind and status_of(cluster).get("phase") == INVALID:
         advice = "delete it, and create it with the label while the operator's webhook answers"
         raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {advice}")

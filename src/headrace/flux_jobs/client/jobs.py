@@ -1,6 +1,7 @@
-"""Labelled Jobs for users' commands: found by the name of the object that was made, in the form of a MiniCluster.
+"""Labelled Jobs for users' commands, in the form of a MiniCluster.
 
-`job/NAME`, `jobset/NAME` and `trainjob/NAME` name a cluster. A JobSet has its TrainJob's name, and labels its Jobs.
+`job/NAME`, `jobset/NAME` and `trainjob/NAME` name a cluster by the object that the user created. A JobSet has the name
+of its TrainJob, and labels its Jobs with its own name.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 
 
 def kind_and_name(text: str) -> tuple[str, str] | None:
-    """The kind, one of KINDS, and the name in a text such as job/hello; None for the name of a MiniCluster. Raises
-    NotFoundError for any other text with a slash.
+    """The kind, one of KINDS, and the name in a text such as job/hello; None for a MiniCluster's name.
+
+    Raises NotFoundError for any other text with a slash.
     """
     kind, slash, name = text.partition("/")
     if not slash:
@@ -39,12 +41,12 @@ def kind_and_name(text: str) -> tuple[str, str] | None:
 
 
 def deletion(namespace: str, kind: str, name: str) -> str:
-    """What `mini delete` says of a cluster that is no MiniCluster."""
+    """The message of `mini delete` for a cluster that is not a MiniCluster."""
     return f"{kind}/{name}: only MiniClusters are deleted here; kubectl delete {kind} {name} -n {namespace}"
 
 
 def resizing(namespace: str, kind: str, name: str, size: int) -> str:
-    """What `mini scale` says of a cluster that is no MiniCluster."""
+    """The message of `mini scale` for a cluster that is not a MiniCluster."""
     text = f"{kind}/{name}: only MiniClusters are scaled here"
     if kind != "job":
         return f"{text}; delete it, and create it with the size {size} in its file"
@@ -66,7 +68,7 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
     else:
         found = (await api.list_objects(JOBS, namespace, f"{_JOBSET_NAME}={name},{names.ID_LABEL}")).items
         if found:
-            # A JobSet that restarts makes its Jobs again.
+            # A JobSet that restarts creates its Jobs again.
             newest = max(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
             return await with_warning(api, as_minicluster(newest))
     there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
@@ -75,8 +77,9 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
 
 
 async def listed(api: Api, namespace: str) -> list[Object]:
-    """The labelled Jobs of a namespace ("": of all), in the form of MiniClusters; [] for a user who may not list Jobs.
-    Raises ApiError.
+    """The labelled Jobs of a namespace ("": of all), in the form of MiniClusters.
+
+    Returns [] for a user who may not list Jobs. Raises ApiError.
     """
     try:
         found = (await api.list_objects(JOBS, namespace, f"{LABEL_KEY}={LABEL_VALUE}")).items
@@ -88,7 +91,7 @@ async def listed(api: Api, namespace: str) -> list[Object]:
 
 
 async def with_warning(api: Api, cluster: Object) -> Object:
-    """A Job in the form of a MiniCluster; one that starts has the last warning about it as its reason.
+    """A Job in the form of a MiniCluster. While it is starting, the last warning about it is its reason.
 
     Raises ApiError.
     """
@@ -97,8 +100,9 @@ async def with_warning(api: Api, cluster: Object) -> Object:
 
 
 async def _with_warnings(api: Api, namespace: str, clusters: list[Object], fields: str = "") -> list[Object]:
-    """Jobs with the warnings of the operator or of Kubernetes, such as that a policy refuses the pods; without them for
-    a user who may not list Events.
+    """Jobs with the warnings of the operator or of Kubernetes, such as that a policy rejects the pods.
+
+    The warnings are missing for a user who may not list Events.
     """
     if all(one["status"]["phase"] != STARTING for one in clusters):
         return clusters
@@ -120,8 +124,10 @@ async def _with_warnings(api: Api, namespace: str, clusters: list[Object], field
 
 
 def as_minicluster(job: Object) -> Object:
-    """A Job in the form of a MiniCluster: kind, metadata, size, the name of the container with the broker, and a
-    status, which the Job's own one and the operator's annotation tell.
+    """A Job in the form of a MiniCluster.
+
+    It has a kind, metadata, the size, the name of the broker's container, and a status, which is derived from the Job's
+    status and the operator's annotation.
     """
     meta, size = job["metadata"], parallelism(job)
     status = {**_status(job, size), "observedGeneration": meta.get("generation", 0)}
@@ -146,14 +152,14 @@ def _status(job: Object, size: int) -> Object:
     if end:
         how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"
         return {"phase": RUNNING, "ready": f"0/{size}", "reason": how, "times": times}
-    # A pod without a readiness probe is ready when it runs.
+    # A pod without a readiness probe is ready as soon as it runs.
     ready = int(status.get("ready") or 0)
     phase = RUNNING if ready >= size else STARTING
     return {"phase": phase, "ready": f"{ready}/{size}", "reason": "", "times": times}
 
 
 def _reported_end(job: Object) -> Object:
-    """What the operator has told of the end; {} before it has, and for what is not the operator's."""
+    """The end as the operator's annotation reports it; {} if there is no such annotation, or it is invalid."""
     text = (job["metadata"].get("annotations") or {}).get(names.STATUS_ANNOTATION, "")
     try:
         found = json.loads(text)
@@ -163,7 +169,7 @@ def _reported_end(job: Object) -> Object:
 
 
 def _broker_container(job: Object) -> str:
-    """The name of the container that has the broker."""
+    """The name of the broker's container."""
     containers = job["spec"]["template"]["spec"].get("containers") or [{}]
     before = original(job)["spec"]["template"]["spec"].get("containers") or [{}]
     changed = [one for one, other in zip(containers, before) if one != other]

@@ -1,5 +1,5 @@
-"""Jobs of others on Kubernetes as clusters of Flux: what admission makes of a labelled Job, and what the operator adds.
+"""Turns Jobs on Kubernetes into clusters of Flux.
 
-A mutating webhook makes a Job a cluster when it is created (`policy`), as a pure function of the Job. The operator
-makes the Secret with keys and plan, which the pods wait for, once the Job exists.
+When a labelled Job is created, a mutating webhook changes it into a cluster (`policy`), as a pure function of the Job.
+Once the Job exists, the operator creates the Secret with keys and plan, for which the pods wait.
 """

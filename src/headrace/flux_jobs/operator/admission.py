@@ -1,5 +1,7 @@
-"""The mutating webhook's responses: a labelled Job becomes a cluster when it is created, or is refused, and stays one
-when its file is applied again. Pure.
+"""The mutating webhook for labelled Jobs. Pure.
+
+A new Job is changed into a cluster or rejected. An update of a cluster, such as applying its file again, leaves it a
+cluster.
 
 Source: admission.k8s.io/v1; batch/v1 Job.
 """
@@ -22,7 +24,8 @@ from .updates import updated
 
 Object = dict[str, Any]
 
-# The labels that JobSet's controller gives its Jobs (0.12 has the second), whose names are the same in each attempt.
+# Labels that JobSet's controller sets on its Jobs, whose names are the same in each attempt. 0.12 sets the second
+# label.
 _ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-restart-attempt")
 _JOBSET = "jobset.x-k8s.io"
 _EXISTS = Problem(
@@ -36,7 +39,7 @@ _STAYS = Problem(
 
 
 def handler(images: Images) -> Handler:
-    """What judges reviews of Jobs; `images` are those of the pods."""
+    """The handler for reviews of Jobs; `images` are the images of the pods."""
     return Handler(lambda review: judge(review, images))
 
 
@@ -46,7 +49,7 @@ def judge(review: Review, images: Images) -> Verdict:
         about = f"{review.resource}/{review.subresource}"
         raise BadReview(f"asked about {about}: the webhook is for {JOBS.plural}")
     if review.old is not None and id_of(review.old):
-        return _again(review, review.old)
+        return _judge_update(review, review.old)
     if not _is_labelled(review.new):
         return Verdict()
     if review.old is not None:
@@ -58,7 +61,7 @@ def judge(review: Review, images: Images) -> Verdict:
         return Verdict(refusal=_refusal(review, exc.problems))
 
 
-def _again(review: Review, cluster: Object) -> Verdict:
+def _judge_update(review: Review, cluster: Object) -> Verdict:
     """The verdict on an update of a Job that is a cluster."""
     is_taken = _is_labelled(cluster) and not _is_labelled(review.new)
     try:
@@ -69,8 +72,10 @@ def _again(review: Review, cluster: Object) -> Verdict:
 
 
 def cluster_id(review: Review) -> str:
-    """The ID of the cluster that is made of a review's Job: the same for each attempt of a JobSet's controller to make
-    that Job, else of the review's uid, which is random.
+    """The ID of the cluster that a review's Job becomes.
+
+    It is the same for each attempt of JobSet's controller to create the Job. For other Jobs it is derived from the
+    review's uid, which is random.
     """
     metadata = Field(review.new)["metadata"]
     owners = [one["uid"].text() for one in metadata["ownerReferences"].items() if _is_jobset(one)]

@@ -1,6 +1,6 @@
 """The controller of Jobs that are clusters: it observes them, decides (`reconcile`) and acts.
 
-It stands beside the controller of MiniClusters, in the same process, and has the same keys, channel and steps.
+It runs in the same process as the controller of MiniClusters, and uses the same keys, channel and steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.flux_jobs.operator")
 
-# Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
+# Seconds for which changes of followers' pods are collected, since each pod changes several times while it starts.
 POD_GATHERING = 0.25
 WORKERS = 4
 
@@ -46,27 +46,27 @@ _PODS = Selection(PODS, names.ID_LABEL, trim=pods.trimmed)
 
 
 class _Memory(Struct):
-    """What is known of a Job in addition to the caches; all of it can be found out again."""
+    """What the operator knows about a Job in addition to the caches. All of it can be determined again."""
 
     key: Key
     secret: str = ""
-    """The Secret's uid; "" while nobody has looked."""
+    """The Secret's uid, "" until it is known."""
     plan: PodPlan | None = None
     keys: Keys | None = None
     offered: Object = {}
-    """The content of the Secret that this operator has tried to make."""
+    """The data of the Secret that this operator has tried to create."""
     is_first: bool = False
-    """Whether it has made the Secret: no operator before it has asked anything of the lead."""
+    """True if this operator created the Secret, so no earlier operator has sent requests to the lead."""
     ended_lead: Object | None = None
     reported: set[Report] = set()
-    """The Events of the present start."""
+    """The Events that were reported about the present start."""
     start: str = ""
-    """The uid of the lead's pod of that start."""
+    """The uid of the lead's pod in the present start."""
     checked_names_of: str | None = None
-    """The start whose pods' names were checked."""
+    """The start for which the names of the pods were checked."""
     owner: Owner | None = None
     owner_known: bool = False
-    """Whether the owner was read, or there is none to be read."""
+    """True if the owner was read, or there is no owner to read."""
 
 
 class ForeignClusters:
@@ -86,7 +86,7 @@ class ForeignClusters:
         self.jobs = self.controller.objects
         self._executor = Executor(self.api, JOBS, self._seen, self.links.ask, self._secret_of)
 
-    # --- changes, and the Jobs that they concern
+    # --- changes, and the Jobs that they affect
 
     def _concerned_by_pod(self, pod: Object) -> Iterator[tuple[Key, float]]:
         for place in owners_of(pod, JOBS):
@@ -95,7 +95,7 @@ class ForeignClusters:
                 continue
             leads = pods.index_of(pod) == 0
             if leads and pods.is_over(pod):
-                # Kubernetes may delete it as soon as it has ended, and only the pod has the exit code.
+                # Kubernetes may delete the pod as soon as it has ended, and only the pod has the exit code.
                 self._memory_of(job).ended_lead = pod
             yield place, 0.0 if leads else POD_GATHERING
 
@@ -151,17 +151,17 @@ class ForeignClusters:
             return None
         if actions.plan is not None and not memory.secret:
             memory.plan = actions.plan
-        # Before the steps, of which the last one at the end says that all is done.
+        # Events come before the steps, because the last step at the end of a cluster records that everything is done.
         for event in actions.events:
-            await self._tell(observed, memory, event, now)
+            await self._report(observed, memory, event, now)
         try:
             await self._executor.carry_out(job, actions.steps)
             if actions.plan is not None and memory.plan != actions.plan:
-                # The Secret was there, from an operator before this one.
+                # The Secret existed already, from a previous operator.
                 self.controller.queue.add(memory.key)
         except Taken as exc:
             memory.plan = None
-            await self._tell(observed, memory, Report("Warning", "NameTaken", str(exc)), now)
+            await self._report(observed, memory, Report("Warning", "NameTaken", str(exc)), now)
             return now + TAKEN_RETRY
         except ApiError as exc:
             if is_namespace_ending(exc):
@@ -173,29 +173,32 @@ class ForeignClusters:
         self._link(observed, memory)
         return actions.requeue_at
 
-    async def _tell(self, observed: Observed, memory: _Memory, event: Report, now: float) -> None:
-        """Write an Event, once for each start of the pods, whichever operator it is."""
+    async def _report(self, observed: Observed, memory: _Memory, event: Report, now: float) -> None:
+        """Write an Event once for each start of the pods, even if the operator changes."""
         if event not in memory.reported:
             await self.controller.record({**observed.job, "status": {"start": memory.start}}, event, now)
             memory.reported.add(event)
 
     async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:
-        """Read the TrainJob of a Job; the plan is made then, unless the TrainJob cannot be a cluster."""
+        """Read the TrainJob of a Job, for the plan that the next reconcile makes.
+
+        If the TrainJob cannot be a cluster, no plan is made.
+        """
         try:
             memory.owner = await trainjob_of(self.api, observed.job)
         except InvalidForeign as exc:
-            await self._tell(observed, memory, refused(exc), now)
+            await self._report(observed, memory, refused(exc), now)
             return
         except ApiError as exc:
             if exc.status != 403:
                 raise
-            text = f"the numProcPerNode of its TrainJob is not heeded: {exc}. Install the operator with --trainer"
-            await self._tell(observed, memory, Report("Warning", "OwnerNotRead", text), now)
+            text = f"the numProcPerNode of its TrainJob is ignored: {exc}. Install the operator with --trainer"
+            await self._report(observed, memory, Report("Warning", "OwnerNotRead", text), now)
         memory.owner_known = True
         self.controller.queue.add(memory.key)
 
     async def _check_names(self, observed: Observed, memory: _Memory, now: float) -> None:
-        """Tell if the Service of the subdomain that the Job was given does not exist: names of pods do not resolve."""
+        """Report if the Service of the Job's own subdomain does not exist: names of pods do not resolve then."""
         job = observed.job
         namespace = job["metadata"].get("namespace", "")
         subdomain = job["spec"]["template"]["spec"].get("subdomain", "")
@@ -206,10 +209,10 @@ class ForeignClusters:
                 raise
             host = f"{job['metadata']['name']}-0.{subdomain}.{namespace}.svc.{self._domain}"
             text = f"{host} does not resolve: there is no Service {subdomain}, the subdomain of the pods"
-            await self._tell(observed, memory, Report("Warning", "NameNotResolved", text), now)
+            await self._report(observed, memory, Report("Warning", "NameNotResolved", text), now)
 
     def _link(self, observed: Observed, memory: _Memory) -> None:
-        """Connect to the lead while it runs, and disconnect otherwise."""
+        """Connect to the lead while it is running, and disconnect otherwise."""
         uid, lead = observed.job["metadata"]["uid"], observed.lead_pod
         runs = lead is not None and pods.is_running(lead) and not job_end(observed.job)
         address = address_of(lead) if runs and lead is not None else ""
@@ -236,16 +239,19 @@ class ForeignClusters:
 
 
 def is_trained(job: Object) -> bool:
-    """Whether a Job may be the step of a TrainJob that trains, which then has the number of processes on each node:
-    Kubeflow Trainer puts that into the pods only under a torch policy.
+    """True if a Job may be the training step of a TrainJob.
+
+    The number of processes on each node is then in the TrainJob, because Kubeflow Trainer sets it in the pods only
+    under a torch policy.
     """
     return trainjob.is_step(Field(job)["metadata"]) and any(owners_of(job, JOBSETS))
 
 
 async def trainjob_of(api: Api, job: Object) -> Owner | None:
-    """The TrainJob of a Job, which owns the JobSet that owns the Job; None if it has none, or is being deleted with it.
+    """The TrainJob of a Job, which owns the JobSet that owns the Job.
 
-    Sources: API references of JobSet 0.12 and Kubeflow Trainer 2.3. Raises ApiError, Unreachable, InvalidForeign.
+    Returns None if there is none, or if it is being deleted together with the Job. Sources: API references of JobSet
+    0.12 and Kubeflow Trainer 2.3. Raises ApiError, Unreachable, InvalidForeign.
     """
     found = job
     for kind in (JOBSETS, TRAINJOBS):

@@ -1,7 +1,6 @@
-"""The objects that the operator adds to a Job that is a cluster, the Secret with plan and keys and the Service; and the
-plan. Pure.
+"""The objects that the operator creates for a Job that is a cluster, and the plan. Pure.
 
-Both belong to the Job, and Kubernetes deletes them with it.
+They are the Secret with plan and keys, and the Service. The Job owns both, so Kubernetes deletes them with it.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from .policy import id_of, original
 
 Object = dict[str, Any]
 
-# Errors alone are logged: users read the output of their command, and brokers warn of names that do not resolve yet.
+# Brokers log only errors: users read the output of their command, and brokers warn of names that do not resolve yet.
 _LOG_LEVEL = "3"
 
 
 def cluster_of(job: Object, most: int, owner: Owner | None = None) -> ForeignCluster:
-    """The cluster of a Job, which `owner` made, if it is known. Raises InvalidForeign.
+    """The cluster of a Job, and of its `owner` if that is known. Raises InvalidForeign.
 
-    Its plan has hosts for `most` pods, 0 for one that has no plan yet: with more pods than that it is a cluster of
-    these hosts.
+    `most` is the number of hosts in the plan, 0 without a plan. If the Job has more pods, the cluster has only these
+    hosts.
     """
-    # An object of a listing lacks its kind.
+    # Objects of a list response lack their kind.
     document = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, **original(job)}
     if not most:
         return read(document, owner)
@@ -51,19 +50,19 @@ def cluster_of(job: Object, most: int, owner: Owner | None = None) -> ForeignClu
 
 
 def parallelism(job: Object) -> int:
-    """The number of pods that a Job should have."""
+    """The desired number of a Job's pods."""
     return int((job.get("spec") or {}).get("parallelism", 1))
 
 
 def hosts_in(plan: PodPlan) -> int:
-    """The number of hosts that may ever join."""
+    """The maximum number of hosts of a plan."""
     return len(Hostlist.parse(plan.hosts))
 
 
 def plan(cluster: ForeignCluster, *, service: str, domain: str) -> PodPlan:
     """The plan of the pods of a cluster whose Job exists, so that its name is known.
 
-    `service` is the Service that has the names of the pods, if the Job names none (`subdomain`), `domain` the DNS
+    `service` is the Service for the names of the pods, unless the Job names one (`subdomain`). `domain` is the DNS
     domain of the Kubernetes cluster.
     """
     part = cluster.parts[0]
@@ -84,7 +83,7 @@ def plan(cluster: ForeignCluster, *, service: str, domain: str) -> PodPlan:
         config={
             "access": {"allow-guest-user": True, "allow-root-owner": True},
             "sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy},
-            # The rank of a pod that is lost is drained, and nothing waits for pods that may come later.
+            # The rank of a lost pod is drained, and nothing waits for pods that may join later.
             "headrace": {"drain-lost": True, "expects-late-nodes": False},
         },
         mode=_mode(cluster).value,
@@ -98,9 +97,9 @@ def plan(cluster: ForeignCluster, *, service: str, domain: str) -> PodPlan:
         working_dir="",
         mount_path=OUR_MOUNTS[0],
         interactive=cluster.interactive,
-        # As under the pod failure policy that admission adds.
+        # Under the pod failure policy that admission adds, killed pods are replaced.
         replaces_killed=honest and not spec["podFailurePolicy"].given,
-        # A pod of another index ends by itself where the Job needs the success of all.
+        # If the Job needs the success of all indexes, pods of other indexes end by themselves.
         restarts_lead=not honest and pod["restartPolicy"].text() == "OnFailure" and spec["successPolicy"].given,
         tasks_per_node=cluster.tasks // cluster.size,
         node_variables=cluster.node_variables,
@@ -114,7 +113,7 @@ def _mode(cluster: ForeignCluster) -> Mode:
 
 
 def resized(pod_plan: PodPlan, size: int) -> PodPlan:
-    """The plan for another number of pods, and of all its hosts at most."""
+    """The plan for another number of pods, at most all of its hosts."""
     most = hosts_in(pod_plan)
     size = min(size, most)
     quorum = {"broker.quorum": str(size)} if size < most else {}
@@ -138,7 +137,7 @@ def plan_in(found: Object) -> PodPlan:
 
 
 def changed_plan(pod_plan: PodPlan) -> Object:
-    """The merge patch (RFC 7386) of a Secret that gives it another plan."""
+    """The merge patch (RFC 7386) that replaces the plan in a Secret."""
     return {"data": {PLAN_FILE: base64.b64encode(encode(pod_plan).encode()).decode()}}
 
 
@@ -148,7 +147,7 @@ def service(job: Object) -> Object:
 
 
 def has_own_service(job: Object) -> bool:
-    """Whether the operator makes the Service of the pods' names: the Job was given none."""
+    """True if the operator creates the Service for the pods' names, because the Job names none."""
     subdomain: str = job["spec"]["template"]["spec"].get("subdomain", "")
     return subdomain == names.service(id_of(job))
 

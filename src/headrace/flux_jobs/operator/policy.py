@@ -1,8 +1,8 @@
-"""What admission makes of a labelled Job, so that its pods are a cluster; and the way back. Pure.
+"""Changes a labelled Job so that its pods are a cluster, and restores the original. Pure.
 
-`flux_job` changes what the cluster needs and nothing else: other containers, and all fields that it does not name, stay
-as they are. The user's words stay in the container's `args`, after the runner, so that the kubelet expands `$(VAR)` in
-them as before. Names derive from the cluster's ID alone; keys and plan are in a Secret that is made later.
+`flux_job` changes only what the cluster needs: other containers, and all fields that it does not name, stay as they
+are. The user's command stays in the container's `args`, after the runner, so that the kubelet expands `$(VAR)` in it as
+before. Names are derived from the cluster's ID alone; keys and plan are in a Secret that is created later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from . import names
 
 Object = dict[str, Any]
 
-# Secret and Service have their names of it.
+# The names of Secret and Service contain the ID.
 _ID = re.compile(rf"[0-9a-f]{{{names.ID_LENGTH}}}\Z")
 _COMMAND = [RUNNER, names.MODE]
 _SHARED_MEMORY = "/dev/shm"
@@ -46,9 +46,9 @@ _OUR_VOLUMES = (names.VIEW_VOLUME, names.CLUSTER_VOLUME, names.SHARED_MEMORY_VOL
 
 
 def flux_job(job: Object, images: Images, cluster_id: str) -> Object:
-    """The Job whose pods are the cluster with an ID (ten hexadecimal digits); one that has an ID is returned as it is.
+    """The Job whose pods are the cluster `cluster_id` (ten hexadecimal digits).
 
-    Raises InvalidForeign with the refusals.
+    A Job that has an ID is returned unchanged. Raises InvalidForeign with all problems.
     """
     if id_of(job):
         return job
@@ -68,13 +68,13 @@ def flux_job(job: Object, images: Images, cluster_id: str) -> Object:
         },
     }
     metadata = _labelled(at["metadata"], cluster_id)
-    # The fields that only this module reads are checked as they are used.
+    # Fields that only this module reads are checked when they are used, so `read` has not reported their problems.
     at.end()
     return {**job, "metadata": metadata, "spec": found}
 
 
 def refusals(job: Object) -> list[Problem]:
-    """Why a Job cannot become a cluster: each with its field and the rule; none for one that has an ID."""
+    """The reasons why a Job cannot become a cluster, each with its field; none if the Job has an ID."""
     try:
         flux_job(job, Images(), "0" * names.ID_LENGTH)
     except InvalidForeign as exc:
@@ -83,15 +83,16 @@ def refusals(job: Object) -> list[Problem]:
 
 
 def id_of(job: Object) -> str:
-    """The ID of the cluster that a Job is, "" of others. A label that no admission has written is none."""
+    """The ID of the cluster that a Job is; "" for other Jobs, and for a label that is not a valid ID."""
     label = Field(job)["spec"]["template"]["metadata"]["labels"][names.ID_LABEL].text()
     return label if _ID.match(label) else ""
 
 
 def original(job: Object) -> Object:
-    """The Job that `flux_job` was given, but for the fields that admission overwrites by rule: its reading is the same.
+    """The Job that `flux_job` received, except for the fields that admission overwrites by rule.
 
-    `job` may have the API server's defaults and the changes of controllers. One without an ID is returned as it is.
+    It is read as the same cluster. `job` may have the API server's defaults and the changes of controllers. A Job
+    without an ID is returned unchanged.
     """
     cluster_id = id_of(job)
     if not cluster_id:
@@ -100,7 +101,7 @@ def original(job: Object) -> Object:
     spec, template = at["spec"], at["spec"]["template"]
     pod, broker = original_pod(template["spec"], template["spec"], cluster_id), broker_of(template["spec"])
     before = {**template.mapping(), "metadata": _unlabelled(template["metadata"]), "spec": pod}
-    # How pods end depends on whether a policy is the user's.
+    # Policies that admission added are removed: whether a policy is the user's decides how pods end.
     added = default_policies(broker["name"].text()) if broker else {}
     found = {key: value for key, value in spec.mapping().items() if key not in added or value != added[key]}
     return {**job, "metadata": _unlabelled(at["metadata"]), "spec": {**found, "template": before}}
@@ -110,17 +111,17 @@ def original(job: Object) -> Object:
 
 
 def default_policies(container: str) -> Object:
-    """What a Job is given where it has no such policies; `container` has the broker."""
+    """The policies that a Job gets unless it has its own; `container` is the broker's container."""
     return {"podFailurePolicy": default_failure_policy(container), "successPolicy": SUCCESS_POLICY}
 
 
 def _policies(spec: Field, cluster: ForeignCluster) -> Object:
-    """The policies by which the Job ends as the lead's command does; those that are given stay."""
+    """The policies by which the Job ends like the lead's command. The Job's own policies are kept."""
     if cluster.options.exit is Exit.KEEP:
         return {}
     return {
         **{key: spec[key].mapping() or policy for key, policy in default_policies(cluster.container).items()},
-        # The API server has filled in a default, so that no value is known to be the user's.
+        # Always overwritten: the API server has set a default, so the user's value cannot be recognized.
         "podReplacementPolicy": REPLACEMENT_POLICY,
     }
 
@@ -135,7 +136,7 @@ def _unlabelled(metadata: Field) -> Object:
 
 
 def _with(field: Field, **changed: Any) -> Object:
-    """A mapping with changed members; one that is empty is left out."""
+    """A mapping with changed members; changed members that are empty are omitted."""
     found = {**field.mapping(), **changed}
     return {key: value for key, value in found.items() if key not in changed or value not in ("", [], {})}
 
@@ -156,7 +157,7 @@ def _pod(pod: Field, cluster: ForeignCluster, images: Images, cluster_id: str) -
         "volumes": [*_values(pod["volumes"]), *(volume for volume, _ in pairs)],
     }
     if cluster.options.exit is Exit.HONEST:
-        # A failure policy needs it.
+        # A pod failure policy requires it.
         changed["restartPolicy"] = "Never"
     if cluster.options.spread is not Spread.NONE:
         changed["affinity"] = _apart(pod["affinity"], cluster.options.spread, cluster_id)
@@ -168,7 +169,7 @@ def _values(listed: Field) -> list[Any]:
 
 
 def _broker(container: Field, mounts: list[Object]) -> Object:
-    """The container with the runner before the user's words, which nothing interprets on their way."""
+    """The broker's container, with the runner before the user's command, which no shell interprets."""
     return _with(
         container,
         command=list(_COMMAND),
@@ -210,7 +211,7 @@ def _wants_shared_memory(broker: Field, cluster: ForeignCluster) -> bool:
 
 
 def _memory_limit(pod: Field, broker: Field) -> Field:
-    """The container's memory limit, or else that of the whole pod."""
+    """The container's memory limit, or else the pod's."""
     own = broker["resources"]["limits"]["memory"]
     return own if own.given else pod["resources"]["limits"]["memory"]
 
@@ -233,8 +234,9 @@ def _half(limit: Field) -> str:
 
 
 def view_resources(broker: Field) -> Object:
-    """The resources of the init container that copies the view: the cpu and memory of the broker's container. Less
-    would make a Guaranteed pod a Burstable one, more would make it need more.
+    """The resources of the init container that copies the view: the broker's cpu and memory.
+
+    With less, a Guaranteed pod would become a Burstable one; with more, the pod would need more.
     """
     given = broker["resources"]
     resources = {
@@ -252,8 +254,10 @@ def _view_copy(pod: Field, broker: Field, image: str) -> Object:
 
 
 def _restricted(pod: Field, container: Field) -> Object:
-    """A security context that the Pod Security Standard `restricted` admits, with the user of the container unless that
-    is root. Without a user the image's is taken, which is unprivileged.
+    """A security context that the Pod Security Standard `restricted` admits.
+
+    It has the user of the container unless that is root. If the Job names no user, the image's user applies, which is
+    unprivileged.
     """
     user = container["runAsUser"] if container["runAsUser"].given else pod["runAsUser"]
     profile = container["seccompProfile"].mapping() or pod["seccompProfile"].mapping()
@@ -268,41 +272,44 @@ def _restricted(pod: Field, container: Field) -> Object:
 
 
 def _apart(affinity: Field, spread: Spread, cluster_id: str) -> Object:
-    """The affinity with a term more: pods of the cluster on different nodes."""
+    """The affinity with an added term: pods of the cluster run on different nodes."""
     term: Object = {"labelSelector": {"matchLabels": {names.ID_LABEL: cluster_id}}, "topologyKey": _NODE}
     anti, kind = affinity["podAntiAffinity"], _TERMS[spread]
     one = {"weight": 100, "podAffinityTerm": term} if spread is Spread.PREFERRED else term
     return _with(affinity, podAntiAffinity=_with(anti, **{kind: [*_values(anti[kind]), one]}))
 
 
-# --- and back
+# --- the original
 
 
 def original_pod(pod: Field, admitted: Field, cluster_id: str) -> Object:
-    """The spec of a pod without what admission added to that of `admitted`: the same one, or the one that an update is
-    to change. Of an update, only what is equal to an addition is one.
+    """The spec of a pod without the additions of admission.
+
+    `admitted` is the pod as admission wrote it: either `pod` itself, or the pod that an update changes to `pod`. In an
+    update, only a part that equals an addition is removed.
     """
     subdomain = pod["subdomain"].text()
     anti, others = pod["affinity"]["podAntiAffinity"], admitted["affinity"]["podAntiAffinity"]
     terms = {
-        kind: _but(anti[kind], [one.value for one in others[kind].items() if _is_ours(one)]) for kind in _TERMS.values()
+        kind: _except(anti[kind], [one.value for one in others[kind].items() if _is_ours(one)])
+        for kind in _TERMS.values()
     }
     broker = broker_of(admitted)
     return _with(
         pod,
         subdomain="" if subdomain == names.service(cluster_id) else subdomain,
         affinity=_with(pod["affinity"], podAntiAffinity=_with(anti, **terms)),
-        initContainers=_but(pod["initContainers"], _named(admitted["initContainers"], (names.VIEW_CONTAINER,))),
+        initContainers=_except(pod["initContainers"], _named(admitted["initContainers"], (names.VIEW_CONTAINER,))),
         containers=[
             _original_broker(one, broker) if broker and one["name"].value == broker["name"].value else one.value
             for one in pod["containers"].items()
         ],
-        volumes=_but(pod["volumes"], _named(admitted["volumes"], _OUR_VOLUMES)),
+        volumes=_except(pod["volumes"], _named(admitted["volumes"], _OUR_VOLUMES)),
     )
 
 
 def broker_of(admitted: Field) -> Field | None:
-    """The container of a cluster's pod that has the broker."""
+    """The broker's container of a cluster's pod."""
     return next((one for one in admitted["containers"].items() if one["command"].value == _COMMAND), None)
 
 
@@ -315,7 +322,7 @@ def _original_broker(container: Field, admitted: Field) -> Object:
     variable = _named(admitted["env"], (NAMESPACE_VARIABLE,))
     command = [] if container["command"].value == _COMMAND else _values(container["command"])
     args = _values(container["args"])
-    # A merge of a command without arguments leaves the arguments as they were, with the variable.
+    # If the file has a command without arguments, a merge leaves admission's arguments, and its variable, in place.
     is_merged = bool(_named(container["env"], (NAMESPACE_VARIABLE,)))
     if command and is_merged and args == _values(admitted["args"]):
         args = []
@@ -323,8 +330,8 @@ def _original_broker(container: Field, admitted: Field) -> Object:
         container,
         command=[*command, *args],
         args=[],
-        env=_but(container["env"], variable),
-        volumeMounts=_but(container["volumeMounts"], _named(admitted["volumeMounts"], _OUR_VOLUMES)),
+        env=_except(container["env"], variable),
+        volumeMounts=_except(container["volumeMounts"], _named(admitted["volumeMounts"], _OUR_VOLUMES)),
     )
 
 
@@ -332,5 +339,5 @@ def _named(listed: Field, wanted: tuple[str, ...]) -> list[Any]:
     return [item.value for item in listed.items() if item["name"].value in wanted]
 
 
-def _but(listed: Field, left_out: list[Any]) -> list[Any]:
+def _except(listed: Field, left_out: list[Any]) -> list[Any]:
     return [item.value for item in listed.items() if item.value not in left_out]

@@ -1,8 +1,8 @@
 """One reconcile of a Job that is a cluster: what the operator has to do. Pure; time is an argument.
 
-The Job is somebody else's: its controller is Kubernetes, and nothing here changes its spec. Level-triggered, as all
-reconciles: the result depends on what is observed alone, so that an operator that was killed in between is followed by
-one that does the rest.
+The Job belongs to a user and is controlled by Kubernetes: the operator never changes its spec. Like all reconciles,
+this one is level-triggered: the result depends only on what is observed, so an operator that replaces a killed one does
+the rest.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ Object = dict[str, Any]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """`pods` are those of the Job, with its last lead if it has ended. `plan` is that of its Secret, and `secret` the
-    Secret's uid, "" if it is not known whether there is one; `is_first`: this operator has made it. `has_service`: the
-    Service of the pods' names exists. `lead` is None without a connection to the lead. `owner` is the TrainJob that the
-    Job belongs to, which is to be read before the plan is made where it is not `owner_known`.
+    """The observed state of a Job that is a cluster.
+
+    `pods` are the Job's pods, including the last lead if the Job has ended. `plan` is the plan in the Secret. `secret`
+    is the Secret's uid, "" if it is unknown whether the Secret exists; `is_first` is True if this operator created it.
+    `has_service` is True if the Service for the pods' names exists. `lead` is None without a connection to the lead.
+    `owner` is the TrainJob of the Job; unless `owner_known`, it must be read before the plan is made.
     """
 
     job: Object
@@ -55,9 +57,11 @@ class Observed(Struct, frozen=True, kw_only=True):
 
 
 class Actions(Struct, frozen=True, kw_only=True):
-    """`plan` is the one that a Secret is made with. `events` are told once for each lead; `requeue_at` is the time of
-    the next reconcile if nothing changes (seconds since the epoch). With `check_names`, somebody is to find out whether
-    the pods' names can resolve, and with `read_owner`, what TrainJob the Job belongs to.
+    """The actions for a Job that is a cluster.
+
+    `plan` is the plan for a new Secret. `events` are written once for each lead. `requeue_at` is the time of the next
+    reconcile if nothing changes (seconds since the epoch). With `check_names`, the caller checks whether the pods'
+    names can resolve. With `read_owner`, it reads the TrainJob of the Job.
     """
 
     steps: tuple[Step, ...] = ()
@@ -69,7 +73,7 @@ class Actions(Struct, frozen=True, kw_only=True):
 
 
 def reconcile(observed: Observed, domain: str, now: float) -> Actions:
-    """The actions for a Job with the label at time `now`; `domain` is the DNS domain of the Kubernetes cluster."""
+    """The actions for a labelled Job at time `now`; `domain` is the DNS domain of the Kubernetes cluster."""
     job = observed.job
     if not id_of(job):
         if has_ended(JOBS, job):
@@ -97,7 +101,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     if observed.plan is None:
         plan = objects.plan(cluster, service=names.service(id_of(job)), domain=domain)
     else:
-        # Nothing but the size changes: another version of the operator leaves what runs as it is.
+        # Only the size changes: a new version of the operator does not change a running cluster in any other way.
         plan = objects.resized(observed.plan, objects.parallelism(job))
     steps = [*_objects(observed, plan), *_resize(observed, plan)]
     made = plan if any(isinstance(step, MakeSecret) for step in steps) else None
@@ -106,7 +110,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
 
 
 def refused(exc: InvalidForeign) -> Report:
-    """The Event about a Job that cannot be a cluster though it was admitted."""
+    """The Event about a Job that admission accepted but that cannot be a cluster."""
     return Report("Warning", "Invalid", "; ".join(str(one) for one in exc.problems))
 
 
@@ -114,11 +118,11 @@ def _objects(observed: Observed, plan: PodPlan) -> list[Step]:
     job, name = observed.job, names.secret(id_of(observed.job))
     steps: list[Step] = []
     if not observed.secret:
-        # Who resumes a Job may do so with another size, which its first pods must know.
+        # A suspended Job may be resumed with another size, and its first pods must get that size.
         if not is_suspended(job):
             steps.append(MakeSecret(name))
     elif observed.plan != plan:
-        # For pods that start from now on: a lead must not wait for brokers that do not come.
+        # For pods that start from now on: a lead must not wait for brokers that will not start.
         steps.append(Patch(SECRETS, name, observed.secret, objects.changed_plan(plan)))
     if objects.has_own_service(job) and not observed.has_service:
         steps.append(Create(SERVICES, objects.service(job)))
@@ -126,20 +130,20 @@ def _objects(observed: Observed, plan: PodPlan) -> list[Step]:
 
 
 def _resize(observed: Observed, plan: PodPlan) -> list[Step]:
-    """The request to the lead to give jobs no hosts that are going, and those that have come."""
+    """The request to the lead to use the hosts of the present size: no leaving hosts, all new ones."""
     lead = observed.lead
     if lead is None or lead.state != "running" or lead.resized.get("") == plan.size:
         return []
     if observed.is_first and not lead.resized and plan.size == objects.hosts_in(plan):
-        # The instance has begun with all of its hosts.
+        # The instance has started with all of its hosts.
         return []
     return [LeadRequest({"op": "resize", "size": plan.size})]
 
 
 def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Report, ...], float | None, bool]:
-    """Events, the time of the next look, and whether names are to be checked."""
-    job, its = observed.job, pods.current(observed.pods)
-    events = list(progress(plan.size, its, observed.lead, now))
+    """The Events, the time of the next reconcile, and whether to check the pods' names."""
+    job, job_pods = observed.job, pods.current(observed.pods)
+    events = list(progress(plan.size, job_pods, observed.lead, now))
     lead = observed.lead
     if lead is not None and lead.left and lead.resized.get("") == plan.size:
         text = f"scaled to {plan.size} pods while jobs ran on others: {', '.join(lead.left)}"
@@ -150,7 +154,7 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
         events.append(Report("Warning", "ScaledBeyond", text))
     if is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
         return tuple(events), None, False
-    late = max(map(late_at, its), default=0.0)
+    late = max(map(late_at, job_pods), default=0.0)
     if now < late:
         return tuple(events), late, False
-    return tuple(events), None, len(its) == plan.size and all(map(pods.is_running, its))
+    return tuple(events), None, len(job_pods) == plan.size and all(map(pods.is_running, job_pods))

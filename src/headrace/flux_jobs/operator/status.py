@@ -1,4 +1,4 @@
-"""How far a Job that is a cluster has come, and how it has ended: an annotation, and Events on the Job. Pure."""
+"""The progress and the end of a Job that is a cluster, as an annotation and Events on the Job. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headrace.minicluster.operator.core.observed import Lead
 
 Object = dict[str, Any]
 
-# Seconds from the creation of a pod after which an Event tells why it does not run.
+# Seconds from the creation of a pod after which an Event reports why it is not running.
 WAITING_AFTER = 10.0
 
 
 class ClusterEnd(Struct, frozen=True):
-    """The end of a cluster. `exit` is the exit code of its command, None if that is unknown, as when it was killed."""
+    """The end of a cluster. `exit` is the exit code of its command, None if unknown (as after a kill)."""
 
     failed: bool
     exit: int | None
@@ -41,15 +41,18 @@ class ClusterEnd(Struct, frozen=True):
         return Report("Warning", "Failed", self.reason)
 
 
-def end_of(job: Object, its: list[Object], container: str) -> ClusterEnd | None:
-    """The end of a Job with these pods, whose brokers are in the container of this name; None before it is known."""
-    end, current = job_end(job), pods.current(its)
+def end_of(job: Object, job_pods: list[Object], container: str) -> ClusterEnd | None:
+    """The end of a Job with the pods `job_pods`; None until it is known.
+
+    `container` is the name of the broker's container.
+    """
+    end, current = job_end(job), pods.current(job_pods)
     lead = next((pod for pod in current if pods.index_of(pod) == 0), None)
     if end is None or (lead is not None and not pods.is_over(lead)):
         return None
     found = pods.lead_end(lead, container) if lead is not None else None
     if found is not None and found.killed:
-        # The lead was ended because another pod had failed.
+        # The lead was killed because another pod had failed.
         code, why = failed_pod(current, container)
         found = replace(found, exit_code=code, reason=why, killed=False) if why else found
     times = {"created": job["metadata"].get("creationTimestamp", "")}
@@ -74,9 +77,9 @@ def _reason(end: Ended, found: pods.LeadEnd | None) -> str:
     return end.message or end.reason
 
 
-def progress(size: int, its: list[Object], lead: Lead | None, now: float) -> Iterator[Report]:
-    """The Events about a cluster of `size` pods that has not ended, each of which is told once for a start."""
-    current = pods.current(its)
+def progress(size: int, job_pods: list[Object], lead: Lead | None, now: float) -> Iterator[Report]:
+    """The Events about a cluster of `size` pods that has not ended, to be written once for each start."""
+    current = pods.current(job_pods)
     if lead is not None and lead.state == "running" and lead.brokers_up >= size:
         yield Report("Normal", "BrokersUp", f"{size} of {size} brokers are up")
         return
@@ -88,5 +91,5 @@ def progress(size: int, its: list[Object], lead: Lead | None, now: float) -> Ite
 
 
 def late_at(pod: Object) -> float:
-    """When a pod should run, at the latest (seconds since the epoch)."""
+    """The latest time by which a pod should be running (seconds since the epoch)."""
     return seconds_of(pod["metadata"]["creationTimestamp"]) + WAITING_AFTER

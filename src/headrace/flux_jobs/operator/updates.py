@@ -1,9 +1,10 @@
-"""Updates of a Job that is a cluster: what admission wrote is put back, so that a file can be applied again. Pure.
+"""Restores what admission wrote when a Job that is a cluster is updated. Pure.
 
-The file is that of the Job before admission. Merged (`kubectl apply`), an update has what admission added, and the
-file's values where admission wrote others; as a replacement (`kubectl replace`) it has the file's alone. What is put
-back is taken from the Job, so that it does not depend on the operator's version, options or images. The rest is for
-Kubernetes to decide. Source: ValidateJobUpdate of Kubernetes 1.34; KEP-2926 and KEP-5440 for suspended Jobs.
+So the Job's file can be applied again. The file is that of the Job before admission. An update that is merged (`kubectl
+apply`) has admission's additions, and the file's values for the fields that admission overwrote. An update that
+replaces the Job (`kubectl replace`) has only the file's fields. What admission wrote is copied from the existing Job,
+so that it does not depend on the operator's version, options or images. All other changes are left to Kubernetes to
+accept or reject. Source: ValidateJobUpdate of Kubernetes 1.34; KEP-2926 and KEP-5440 for suspended Jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .policy import broker_of, default_policies, id_of, original_pod, view_resou
 
 Object = dict[str, Any]
 
-# What admission writes, as paths in CEL from a Job: an update that changes nothing of it need not be reviewed.
+# The fields that admission writes, as CEL paths from a Job. An update that changes none of them is not reviewed.
 WRITTEN = (
     f"metadata.?labels[?'{LABEL_KEY}']",
     f"spec.template.?metadata.?labels[?'{names.ID_LABEL}']",
@@ -36,11 +37,11 @@ WRITTEN = (
         )
     ),
 )
-# Labels of the pods that the API server sets when it makes a selector.
+# Labels of pods that the API server sets when it generates a selector.
 _GENERATED = tuple(
     f"{prefix}{key}" for prefix in ("", "batch.kubernetes.io/") for key in ("controller-uid", "job-name")
 )
-# What may change in the template of a suspended Job, besides nodeAffinity and the resources of containers.
+# The parts of a suspended Job's template that may change, besides nodeAffinity and the resources of containers.
 _METADATA = ("annotations", "labels")
 _POD = ("nodeSelector", "schedulingGates", "tolerations")
 _CONTAINERS = ("containers", "initContainers")
@@ -48,11 +49,11 @@ _FIXED = "cannot be changed: delete the Job, and create it anew"
 
 
 def updated(update: Object, job: Object) -> Object:
-    """The update of a Job that is a cluster, with all that admission wrote as the Job has it.
+    """The update of a Job that is a cluster, with everything that admission wrote copied from the Job.
 
-    Raises InvalidForeign with the fields of its pods that differ from the Job's, and that Kubernetes never lets change.
-    A file in which `args` come to a `command` that are the same words is taken for one that has not changed, since its
-    merge is equal to that of the file before.
+    Raises InvalidForeign with the fields of its pods that differ from the Job's and that Kubernetes never allows to
+    change. A file that adds `args` with the same words as its `command` counts as unchanged, because the merge of both
+    files is the same.
     """
     after, before = Field(update), Field(job)
     is_honest = read_options(before["metadata"]["annotations"][ANNOTATION]).exit is Exit.HONEST
@@ -77,14 +78,14 @@ def updated(update: Object, job: Object) -> Object:
 
 
 def _put_back(spec: Field, before: Field, is_honest: bool) -> Object:
-    """The fields beside the template that admission wrote, and the selector, which is the API server's."""
+    """The fields outside of the template that admission wrote, and the API server's selector."""
     keys = ["completionMode"]
     if not spec["selector"].given and not _has_own_selector(before):
         keys.append("selector")
     if is_honest:
         broker = broker_of(before["template"]["spec"])
         defaults = default_policies(broker["name"].text() if broker else "")
-        # A policy of the user's that the update takes away is not a default, and Kubernetes refuses the change.
+        # A user's policy that the update removes is not a default, so Kubernetes rejects the change.
         keys += [key for key in defaults if not spec[key].given and before[key].value == defaults[key]]
         keys.append("podReplacementPolicy")
     return {key: before[key].value for key in keys if before[key].given}
@@ -94,13 +95,16 @@ def _has_own_selector(spec: Field) -> bool:
     return spec["manualSelector"].flag()
 
 
-# --- what cannot change
+# --- fields that cannot change
 
 
 def _fixed(template: Field, admitted: Field, cluster_id: str, is_honest: bool) -> Object:
-    """The user's part of a template that Kubernetes never lets change, whether `template` has additions or not."""
+    """The user's part of a template that Kubernetes never allows to change.
+
+    `template` may be with or without the additions of admission.
+    """
     pod = original_pod(template["spec"], admitted["spec"], cluster_id)
-    # Admission overwrites a restart policy by rule.
+    # Admission always overwrites the restart policy.
     found = _without(pod, *_POD, *(["restartPolicy"] if is_honest else []))
     affinity = _without(found.pop("affinity", {}), "nodeAffinity")
     containers = {
@@ -117,10 +121,10 @@ def _without(mapping: Object, *left_out: str) -> Object:
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
-    """The paths of values that differ; one that is null is absent."""
+    """The paths of values that differ; null counts as absent."""
     if isinstance(before, dict) and isinstance(after, dict):
         if before.get("name") != after.get("name"):
-            # Another item of a list: its other fields are not the ones that changed.
+            # Items of a list with different names: the item was replaced, so its other fields are not compared.
             yield f"{path}.name"
             return
         for key in sorted({*before, *after}, key=str):
@@ -136,11 +140,11 @@ def _have_fields(listed: list[Any]) -> bool:
     return all(isinstance(one, dict) for one in listed)
 
 
-# --- what can
+# --- fields that can change
 
 
 def _carried(old: Field, new: Field, keys: tuple[str, ...]) -> Object:
-    """What a mapping has, with the update's values of some keys."""
+    """The members of `old`, with the values of `new` for `keys`."""
     given = {key: new[key].value for key in keys if new[key].given}
     return {**_without(old.mapping(), *keys), **given}
 
@@ -164,7 +168,7 @@ def _pod(new: Field, old: Field) -> Object:
 
 
 def _container(container: Field, new: Field, old: Field) -> Any:
-    """A container of the Job with the update's resources."""
+    """A container of the Job with the resources of the update."""
     name = container["name"].value
     if name == names.VIEW_CONTAINER:
         before = broker_of(old)

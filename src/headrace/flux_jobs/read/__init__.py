@@ -1,5 +1,6 @@
-"""Jobs, JobSets and TrainJobs of Kubernetes, read as clusters of Flux. Pure: no Kubernetes and no engine.
+"""Reads Jobs, JobSets and TrainJobs of Kubernetes as clusters of Flux. Pure.
 
-A TrainJob with its runtime is a JobSet, a JobSet makes Jobs, and a Job is a cluster: each reader makes the document of
-the next one, and `job` makes the `ForeignCluster`, which every way of running it is built from.
+This package needs neither Kubernetes nor the engine. A TrainJob with its runtime becomes a JobSet, a JobSet makes Jobs,
+and a Job is a cluster. Each reader makes the document of the next, and `job` makes the `ForeignCluster`, from which
+every way of running it is built.
 """

@@ -1,4 +1,4 @@
-"""A cluster that is made of somebody else's object: what every way of running it has to know. Frozen data."""
+"""A cluster made from a Job, JobSet or TrainJob, for every way of running it. Frozen data."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ LABEL_KEY = "flux-framework.org/headrace"
 LABEL_VALUE = "cluster"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-# The processes on each node, for torchrun.
+# The variable with the number of processes on each node, for torchrun.
 PROCS_VARIABLE = "PET_NPROC_PER_NODE"
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
-# The container and volumes that a cluster's pods get on Kubernetes, the paths where its containers see them, and the
-# ports of broker and channel.
+# The container and volumes that Headrace adds to a cluster's pods on Kubernetes, the mount paths, and the ports of
+# broker and channel.
 OUR_CONTAINER = "headrace-view"
 OUR_VOLUMES = ("headrace-view", "headrace-cluster", "headrace-shm", "headrace-image")
 OUR_MOUNTS = ("/mnt/flux", FOREIGN_FOLDER)
 
 
 class Source(Struct, frozen=True):
-    """Where a variable gets its value (`valueFrom`): `kind` is the field's name, `what` its reference as text."""
+    """The source of a variable's value (`valueFrom`): the field's name, and its reference as text."""
 
     kind: str
     what: str
@@ -39,7 +39,7 @@ class Source(Struct, frozen=True):
 
 
 class Variable(Struct, frozen=True):
-    """A variable of the container: a value, in which references are not yet expanded, or a source."""
+    """A variable of the container, with a value whose references are not yet expanded, or a source."""
 
     name: str
     value: str = ""
@@ -47,7 +47,7 @@ class Variable(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """The pods of one Job: hosts `JOB-0` to `JOB-(size - 1)`, and up to `max_size` of them."""
+    """The pods of one Job: hosts `JOB-0` to `JOB-(size - 1)`, and at most `max_size` of them."""
 
     job: str
     size: int
@@ -57,8 +57,9 @@ class Part(Struct, frozen=True):
 class ForeignCluster(Struct, frozen=True, kw_only=True):
     """A Job, JobSet or TrainJob as a cluster.
 
-    `name` and `kind` are those of the object that users made. The first part has the lead. `job` is the document of the
-    Job that the cluster is made of, as its owner would make it, and `path` where its fields were read from.
+    `name` and `kind` are those of the object that the user created. The first part has the lead. `job` is the document
+    of the Job that is the cluster, as its owner would create it. `path` is the place in the user's document from which
+    the Job's fields were read.
     """
 
     kind: str
@@ -75,7 +76,7 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
     """The name of the container with the command."""
     run: Run
     subdomain: str
-    """The Service behind which the pods have their names, "" for none."""
+    """The Service that gives the pods their names; "" for none."""
     interactive: bool
     queue_policy: str
     options: Options
@@ -98,23 +99,24 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
         return self.size * self.procs if self.run is Run.TASKS else self.size if self.run is Run.NODE else 1
 
     def variables(self, look_up: Callable[[Source], str | None]) -> dict[str, str]:
-        """The container's variables as the kubelet makes them. `look_up` gives the value of a source; variables whose
-        source it does not know are left out. A launcher that starts the processes of its node is told their number, as
-        by Trainer.
+        """The container's variables as the kubelet makes them.
+
+        `look_up` returns the value of a source; variables with the value None are omitted. As with Trainer, a launcher
+        that starts the processes of its node gets their number.
         """
         found: dict[str, str] = {}
         for one in self.environment:
             value = expand(one.value, found) if one.source is None else look_up(one.source)
             if value is not None:
                 found[one.name] = value
-        # Of a word, such as "auto", the launcher makes a number itself.
+        # A word, such as "auto", is left to the launcher, which determines the number itself.
         if self.run is Run.NODE and found.get(PROCS_VARIABLE, "1").isdigit():
             found[PROCS_VARIABLE] = str(self.procs)
         return found
 
     @property
     def node_variables(self) -> list[str]:
-        """The names of variables whose values depend on the pod that has them."""
+        """The names of variables whose values differ between pods."""
         one, other = self.variables(_in_a_pod), self.variables(lambda source: "")
         return [name for name, value in one.items() if other[name] != value]
 
@@ -124,14 +126,16 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
 
 
 def _in_a_pod(source: Source) -> str:
-    """A value for the sources of which each pod has its own; "" for others."""
+    """A value for sources that differ between pods; "" for others."""
     return "1" if source.kind in ("fieldRef", "resourceFieldRef") else ""
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`text` with its references `$(NAME)` to `variables` replaced, as the kubelet expands the words and variables of a
-    container (core/v1 Container, `command` and `env[].value`). `$$` is a dollar sign, so that `$$(NAME)` stays as text;
-    a reference to a variable that is not there, or without its closing parenthesis, is left as it is.
+    """`text` with its references `$(NAME)` to `variables` expanded, as the kubelet does.
+
+    The kubelet expands the words and variables of a container (core/v1 Container, `command` and `env[].value`). `$$` is
+    a dollar sign, so `$$(NAME)` is the text `$(NAME)`. A reference to an unknown variable, or without a closing
+    parenthesis, is not changed.
     """
 
     def value(found: re.Match[str]) -> str:

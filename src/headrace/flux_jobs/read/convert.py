@@ -1,4 +1,4 @@
-"""A Job, JobSet or TrainJob as a MiniCluster, and the fields of it that a MiniCluster has no place for. Pure."""
+"""Converts a Job, JobSet or TrainJob to a MiniCluster, and reports fields that get lost. Pure."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from .cluster import ForeignCluster, expand
 from .field import Field, InvalidForeign
 from .options import ANNOTATION, Exit, Run, Spread
 
-# Fields of a Job that have the same meaning in every cluster, or that the cluster's own numbers and rules stand for.
+# Fields of a Job that mean the same in every cluster, or that follow from the cluster's size and rules.
 _JOB = (
     *("parallelism", "completions", "completionMode", "template", "backoffLimit", "activeDeadlineSeconds"),
     *("ttlSecondsAfterFinished", "suspend", "podFailurePolicy", "podReplacementPolicy"),
 )
-# Fields of a pod that a MiniCluster's `pod` has under the same name.
+# Fields of a pod that exist under the same name in a MiniCluster's `pod`.
 _POD = (
     *("nodeSelector", "tolerations", "serviceAccountName", "schedulerName", "runtimeClassName", "dnsPolicy", "hostIPC"),
     *("hostPID", "securityContext", "automountServiceAccountToken"),
 )
 _POD_PLACED = (*_POD, "containers", "volumes", "restartPolicy", "shareProcessNamespace")
-# Fields of a container that a MiniCluster's container has under the same name.
+# Fields of a container that exist under the same name in a MiniCluster's container.
 _CONTAINER = ("image", "imagePullPolicy", "workingDir", "resources", "securityContext")
 _CONTAINER_PLACED = (*_CONTAINER, "name", "command", "args", "env", "ports", "volumeMounts")
 _SHARED_MEMORY = "shared-memory"
 
 
 def convert(cluster: ForeignCluster) -> tuple[dict[str, Any], list[str]]:
-    """The document of a valid MiniCluster that runs the cluster's command as its Job would, and the paths of the fields
-    that it has no place for. Raises InvalidForeign with the problems of the MiniCluster.
+    """The document of a valid MiniCluster that runs the cluster's command as its Job would.
+
+    Also returns the paths of the fields that a MiniCluster lacks. Raises InvalidForeign with the problems of the
+    MiniCluster.
     """
     lost: list[str] = list(cluster.others)
     job = Field(cluster.job, cluster.path)
@@ -77,7 +79,7 @@ def _spec(cluster: ForeignCluster, job: Field, lost: list[str]) -> dict[str, Any
         flux["scheduler"] = {"queuePolicy": cluster.queue_policy}
     if cluster.argv and cluster.run is not Run.PROGRAM:
         options_of_job = ["-o torch"] if cluster.kind == trainjob.KIND else []
-        # The job shell would expand templates such as {{id}} in the words.
+        # Without the option, the job shell would expand templates such as {{id}} in the words.
         options_of_job += ["-o literal-args"] if any("{{" in word for word in cluster.argv) else []
         flux.update({"optionFlags": " ".join(options_of_job)} if options_of_job else {})
     if flux:
@@ -96,7 +98,10 @@ def _spec(cluster: ForeignCluster, job: Field, lost: list[str]) -> dict[str, Any
 
 
 def _name_container(found: dict[str, Any], cluster: ForeignCluster) -> None:
-    """In the rules of failures the container has its name in the MiniCluster's pods, which is the MiniCluster's."""
+    """Rename the container in the rules of the failure policy.
+
+    In a MiniCluster's pods, the container has the MiniCluster's name.
+    """
     policy = found.get("podFailurePolicy")
     if not isinstance(policy, dict) or not isinstance(policy.get("rules"), list):
         return
@@ -155,7 +160,7 @@ def _container(cluster: ForeignCluster, pod: Field, lost: list[str]) -> dict[str
 def _variables(
     cluster: ForeignCluster, container: Field, lost: list[str]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The variables with values, and those of Secrets."""
+    """The variables with values, and the variables from Secrets."""
     secrets = {}
     for one in container["env"].items():
         reference = one["valueFrom"]["secretKeyRef"]
@@ -168,17 +173,17 @@ def _variables(
 
 
 def _command(cluster: ForeignCluster, environment: dict[str, str], secrets: Iterable[str]) -> str:
-    """The words as shell text; a reference to a Secret's variable becomes one of the shell."""
+    """The words as shell text. A reference to a variable from a Secret becomes a reference of the shell."""
     words = [_shell_word(word, environment, secrets) for word in cluster.argv]
     if cluster.run is Run.PROGRAM and not words[0].startswith(("'", '"')):
-        # Without quotes the shell might read it as an assignment or a keyword.
+        # Without quotes the shell might read the word as an assignment or a keyword.
         words[0] = f"'{words[0]}'"
     return " ".join(words)
 
 
 def _shell_word(word: str, environment: dict[str, str], secrets: Iterable[str]) -> str:
     secret = {name: f"\0{name}\0" for name in secrets}
-    # NUL cannot be in a word, so that it marks the places of Secrets.
+    # NUL cannot occur in a word, so it marks the references to Secrets.
     parts = expand(word, {**environment, **secret}).split("\0")
     quoted = [f'"${{{part}}}"' if index % 2 else shlex.quote(part) for index, part in enumerate(parts)]
     return "".join(part for part in quoted if part != "''") or "''"
@@ -210,7 +215,7 @@ def _volumes(cluster: ForeignCluster, pod: Field, container: Field, lost: list[s
 
 
 def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
-    """Where a volume's files are, in the words of a MiniCluster; {} for what has no place there."""
+    """The source of a volume's files in the form of a MiniCluster; {} if a MiniCluster lacks that source."""
     tables: dict[str, dict[str, str]] = {
         "emptyDir": {"medium": "emptyDirMedium", "sizeLimit": "emptyDirSizeLimit"},
         "hostPath": {"path": "hostPath"},

@@ -1,4 +1,4 @@
-"""Reads a parsed YAML document by its fields, and collects what is wrong with them, each with its path."""
+"""Reads the fields of a parsed YAML document, and collects their problems, each with its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class InvalidForeign(InvalidMiniCluster):
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in the words of YAML, with the value itself if it is short."""
+    """The type of a value in the terms of YAML, with the value itself if it is short."""
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -29,13 +29,18 @@ def kind_of(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A scalar as text; an integer beyond any use, whose decimals Python may refuse to compute, in hexadecimal."""
+    """A scalar as text.
+
+    A very large integer, which Python may refuse to convert to decimals, is hexadecimal.
+    """
     return hex(value) if isinstance(value, int) and value.bit_length() > 128 else str(value)
 
 
 class Field:
-    """A place in a document. A value that is missing, null or of another type than asked reads as the default; one of
-    another type is also a problem. All fields of a document share the list of problems.
+    """A place in a document.
+
+    A value that is missing, null or of the wrong type is read as the default. A wrong type is also a problem. All
+    fields of a document share one list of problems.
     """
 
     def __init__(self, value: Any, path: str = "", problems: list[Problem] | None = None) -> None:
@@ -52,7 +57,7 @@ class Field:
         return self._below(self.mapping().get(key), f"{self.path}.{key}" if self.path else key)
 
     def below(self, key: str) -> Field:
-        """A place below this one that the document does not have by itself, such as in the text of an annotation."""
+        """A place below this one that the document itself lacks, such as a key in an annotation's text."""
         return self._below(None, f"{self.path}.{key}")
 
     def items(self) -> list[Field]:
@@ -111,7 +116,7 @@ class Field:
         return found
 
     def members_but(self, placed: tuple[str, ...]) -> list[str]:
-        """The paths of members that are given, and not empty, but for those in `placed`."""
+        """The paths of members that are given and not empty, except those in `placed`."""
         given = (key for key, value in self.mapping().items() if value not in (None, {}, []))
         return [self[key].path for key in given if key not in placed]
 
@@ -121,7 +126,7 @@ class Field:
             self.problems.append(problem)
 
     def end(self) -> None:
-        """Raises InvalidForeign if there are problems."""
+        """Raise InvalidForeign if there are problems."""
         if self.problems:
             raise InvalidForeign(self.problems)
 

@@ -32,15 +32,15 @@ KIND = "Job"
 _POLICY_VARIABLE = "FLUX_QUEUE_POLICY"
 _NODE = "node"
 _SHELLS = ("sh", "bash", "dash", "ash")
-# PyTorch's launcher as a word of a shell's script.
+# PyTorch's launcher as a word in a shell script.
 _LAUNCHER = re.compile(r"(?<![\w./-])((\S*/)?torchrun|-m\s+torch\.distributed\.run)(?![\w./-])")
 _MOST_NAME = 63
-# What stands for the characters that are added to generateName.
+# Placeholder for the characters that the API server appends to generateName.
 _GENERATED = "*" * 5
-# The beginning of the names of variables by which a pod learns its place, and where it learns its index.
+# The prefix of the variables that tell a pod its place, and the fields from which a pod may take its index.
 _OUR_VARIABLES = "HEADRACE_POD_"
 _INDEX_FIELDS = tuple(f"metadata.{kind}['{INDEX_ANNOTATION}']" for kind in ("annotations", "labels"))
-# The sources of variables (core/v1 EnvVarSource), each with the fields that say what it refers to.
+# The sources of variables (core/v1 EnvVarSource), each with the fields of its reference.
 _SOURCES = {
     "fieldRef": ("fieldPath",),
     "resourceFieldRef": ("containerName", "resource"),
@@ -51,29 +51,29 @@ _SOURCES = {
 
 
 class Owner(NamedTuple):
-    """The object that users made and that the Job belongs to."""
+    """The object that the user created and to which the Job belongs."""
 
     kind: str
     name: str
     namespace: str
     procs: int | None = None
-    """Processes on each node, where the owner says so."""
+    """Processes on each node, if the owner defines them."""
     others: tuple[str, ...] = ()
     subdomain: str = ""
-    """The Service that the owner gives its pods."""
+    """The subdomain that the owner sets in its pods."""
 
 
 def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> ForeignCluster:
     """The cluster of a Job's document. Raises InvalidForeign with all problems.
 
-    For a Job that an `owner` makes, `at` is the place of its template in the owner's document; the problems that were
-    noted there before are raised, too.
+    For a Job that an `owner` creates, `at` is the place of its template in the owner's document. Problems that were
+    noted there before are raised as well.
     """
     job = Field(document, at.path if at else "", at.problems if at else None)
     if owner is None:
         check_head(job, API_VERSION, KIND)
     metadata, spec = job["metadata"], job["spec"]
-    # The parts of a name that an owner gives are checked where they stand.
+    # An owner's reader checks the parts of the name in the owner's document.
     name = metadata["name"].text() if owner else read_name(metadata)
     annotation = metadata["annotations"][ANNOTATION]
     options = read_options(annotation)
@@ -86,7 +86,7 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
     elif metadata["name"].value:
         _check_length(metadata["name"], name, max(size, most))
     else:
-        # The API server puts five characters after at most 58 others.
+        # The API server appends five characters, and truncates the name to 58 characters before.
         generated = metadata["generateName"].text()[: _MOST_NAME - len(_GENERATED)] + _GENERATED
         _check_length(metadata["generateName"], generated, max(size, most))
     _check_success_policy(spec["successPolicy"], size)
@@ -119,7 +119,7 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
 
 
 def check_head(document: Field, api_version: str, kind: str) -> None:
-    """Note what is wrong with the type of a document. Raises InvalidForeign if it is no mapping."""
+    """Note problems with a document's type. Raises InvalidForeign if it is not a mapping."""
     if not isinstance(document.value, dict):
         document.refuse(f"a {kind} must be a mapping with apiVersion, kind, metadata and spec")
         document.end()
@@ -132,7 +132,7 @@ def check_head(document: Field, api_version: str, kind: str) -> None:
 
 
 def read_name(metadata: Field) -> str:
-    """The object's name; with generateName alone, its beginning, which Kubernetes adds five characters to."""
+    """The object's name. With generateName alone, the prefix to which Kubernetes adds five characters."""
     name = metadata["name"].text()
     if name:
         if not LABEL.match(name):
@@ -147,7 +147,7 @@ def read_name(metadata: Field) -> str:
 
 
 def _size(spec: Field) -> int:
-    """The number of pods. One that is not given is 1, as Kubernetes has it where neither is."""
+    """The number of pods. If parallelism and completions are missing, it is 1, as in Kubernetes."""
     known = len(spec.problems)
     size = spec["parallelism"].number(1, 1, MOST_PODS)
     completions = spec["completions"]
@@ -165,7 +165,7 @@ def _check_length(where: Field, name: str, most: int) -> None:
 
 
 def _check_success_policy(policy: Field, size: int) -> None:
-    """The lead is index 0: the Job may not succeed by other indexes alone."""
+    """Check that the Job cannot succeed without index 0, the lead."""
     for rule in policy["rules"].items():
         indexes, enough = rule["succeededIndexes"], rule["succeededCount"]
         text, among = indexes.text(), size
@@ -187,7 +187,7 @@ def _check_success_policy(policy: Field, size: int) -> None:
 
 
 def _container(pod: Field, options: Options, annotation: Field) -> Field:
-    """The container that has the broker. Raises InvalidForeign if there is none."""
+    """The broker's container. Raises InvalidForeign if there is none."""
     containers = pod["containers"].items()
     _check_names([*pod["initContainers"].items(), *containers])
     named = {one["name"].required_text(): one for one in containers}
@@ -207,7 +207,7 @@ def _container(pod: Field, options: Options, annotation: Field) -> Field:
 
 
 def _check_names(containers: list[Field]) -> None:
-    """Containers of a pod, init containers among them, are told apart by their names."""
+    """Check that the containers of a pod, including init containers, have different names."""
     known = set()
     for one in containers:
         name = one["name"].value
@@ -219,7 +219,7 @@ def _check_names(containers: list[Field]) -> None:
 
 
 def _check_taken(pod: Field) -> None:
-    """Names, paths and ports that a cluster's pods need for themselves."""
+    """Check for names, paths and ports that Headrace needs for itself."""
     for kind in ("containers", "initContainers"):
         for one in pod[kind].items():
             if one["name"].text() == OUR_CONTAINER:
@@ -243,7 +243,7 @@ def _mounts_as_text() -> str:
 
 
 def _environment(container: Field) -> Iterator[Variable]:
-    """The container's variables, and the index that a Job gives each of its pods."""
+    """The container's variables, and the variable with the index that a Job sets in each pod."""
     names = set()
     for one in container["env"].items():
         name = one["name"].required_text()
@@ -290,18 +290,18 @@ def _argv(container: Field, options: Options) -> tuple[str, ...]:
 
 
 def is_torchrun(argv: tuple[str, ...]) -> bool:
-    """Whether a command starts the processes of its node itself, as PyTorch's launcher does."""
+    """True if a command starts the processes of its node itself, as PyTorch's launcher does."""
     program = posixpath.basename(argv[0] if argv else "")
     if program == "torchrun":
         return True
     if program in _SHELLS and any(_LAUNCHER.search(word) for word in argv[1:]):
-        # So the Kubeflow SDK writes it, behind a script that makes the file of the function.
+        # The Kubeflow SDK runs the launcher in a shell script that first writes the file of the function.
         return True
     return any(pair in (("-m", "torch.distributed.run"), ("-m", "torchrun")) for pair in zip(argv[:4], argv[1:5]))
 
 
 def _procs(text: str) -> int:
-    """A number of processes in a variable; torchrun also takes words there, which say no number."""
+    """The number of processes in a variable; 1 for a word, which torchrun also accepts there."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
     return min(max(number, 1), MOST_PROCS)
 

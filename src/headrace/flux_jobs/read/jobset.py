@@ -1,6 +1,6 @@
 """Reads a JobSet (jobset.x-k8s.io/v1alpha2): one of its Jobs is the cluster. Pure.
 
-On Kubernetes each Job that has the label is a cluster of its own, so also each replica of one.
+On Kubernetes each labelled Job is a cluster of its own, and so is each replica of such a Job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .job import Owner, check_head, read_name
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 KIND = "JobSet"
-# Fields of a JobSet that its controller acts on, and that say nothing about the cluster.
+# Fields of a JobSet that concern only its controller, not the cluster.
 _OTHERS = (
     *("network", "successPolicy", "failurePolicy", "startupPolicy", "suspend", "managedBy", "ttlSecondsAfterFinished"),
     "volumeClaimPolicies",
@@ -33,9 +33,9 @@ def read(document: Any) -> ForeignCluster:
 
 
 def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
-    """The cluster of a JobSet's `spec`, which the `owner` makes: the Job `chosen`, or the one that the JobSet marks.
+    """The cluster of a JobSet's `spec`: the Job `chosen`, or the Job that the JobSet marks.
 
-    Raises InvalidForeign with all problems.
+    `owner` creates the JobSet. Raises InvalidForeign with all problems.
     """
     jobs = spec["replicatedJobs"].items()
     names = [one["name"].required_text() for one in jobs]
@@ -59,7 +59,7 @@ def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
 
 
 def job_document(template: Field, name: str, namespace: str) -> dict[str, Any]:
-    """The Job that is made of the template of a replicated Job."""
+    """The Job made from the template of a replicated Job."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     for key in ("labels", "annotations"):
         if template["metadata"][key].given:

@@ -1,4 +1,7 @@
-"""Reads the file of a Job, JobSet or TrainJob; a TrainJob's runtime may be in the same file, or apart. Pure."""
+"""Reads the file of a Job, JobSet or TrainJob. Pure.
+
+The runtime of a TrainJob may be in the same file or in another one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ KINDS = (*_READERS, trainjob.KIND)
 
 
 class Source(NamedTuple):
-    """The contents of a file: its cluster, the other documents in it ("ConfigMap/data"), and warnings."""
+    """The contents of a file: its cluster, its other documents ("ConfigMap/data"), and warnings."""
 
     cluster: ForeignCluster
     others: list[str]
@@ -27,8 +30,8 @@ class Source(NamedTuple):
 def load(text: str, runtime: Any = None) -> Source:
     """The only Job, JobSet or TrainJob in a YAML text; `runtime` is the document of the TrainJob's runtime.
 
-    Without it, the runtime is the one of the text or of Headrace that the TrainJob refers to. Raises InvalidMiniCluster
-    with all problems.
+    Without `runtime`, the runtime to which the TrainJob refers is looked up in the text, then among Headrace's own.
+    Raises InvalidMiniCluster with all problems.
     """
     found, warnings = documents(text)
     chosen = [one for one in found if kind_of_document(one) in KINDS]

@@ -1,6 +1,6 @@
-"""Merges of lists by the names of their items, as Kubernetes and Kubeflow Trainer do it. Pure: no argument is changed.
+"""Merges lists by the names of their items, as Kubernetes and Kubeflow Trainer do. Pure.
 
-The order of items matters: a variable may refer only to variables before it.
+No argument is changed. The order of items matters: a variable may refer only to variables before it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ MERGE_KEYS = {
 
 
 def upserted(before: Field, given: Field) -> list[Any]:
-    """The items of `before`, with those of `given` in the places of items that have the same name, and the others at
-    the end (Trainer's apply.UpsertEnvVars).
+    """The items of `before` with those of `given`, as Trainer's apply.UpsertEnvVars merges them.
+
+    An item of `given` replaces the item of the same name, or else is appended.
     """
     found = [item.value for item in before.items()]
     places = _places(found, "name")
@@ -47,10 +48,10 @@ def upserted(before: Field, given: Field) -> list[Any]:
 
 
 def patched(before: Any, patch: Field) -> Any:
-    """A value of a pod's template, or of an object around it, after a strategic merge patch without directives. A field
-    that is null in the patch counts as absent, since the API server drops it from objects of custom kinds.
+    """A value after a strategic merge patch without directives.
 
-    Source: util/strategicpatch of k8s.io/apimachinery.
+    The value is part of a pod's template, or an object around it. A field that is null in the patch counts as absent,
+    since the API server drops it from objects of custom kinds. Source: util/strategicpatch of k8s.io/apimachinery.
     """
     if not isinstance(before, dict):
         return patch.value
@@ -65,8 +66,10 @@ def patched(before: Any, patch: Field) -> Any:
 
 
 def _patched_list(before: list[Any], patch: Field, key: str) -> list[Any]:
-    """The items of a list after a patch. The patch's items are in the patch's order. An item that only `before` has
-    comes ahead of the next of them if it did so in `before`.
+    """The items of a list after a patch.
+
+    The items of the patch are in the patch's order. An item that only `before` has precedes the next item of the patch
+    if it did so in `before`.
     """
     found = list(before)
     places = _places(found, key)
@@ -93,7 +96,7 @@ def _patched_list(before: list[Any], patch: Field, key: str) -> list[Any]:
 
 
 def _places(items: list[Any], key: str) -> dict[Hashable, int]:
-    """The index of the first item of each name."""
+    """The index of the first item with each name."""
     found: dict[Hashable, int] = {}
     for index, item in enumerate(items):
         found.setdefault(_name(item, key), index)
@@ -101,6 +104,6 @@ def _places(items: list[Any], key: str) -> dict[Hashable, int]:
 
 
 def _name(item: Any, key: str) -> Hashable:
-    """The value that an item of a list is known by, None if it has none."""
+    """The value that identifies an item of a list; None if it has none."""
     name = item.get(key) if isinstance(item, dict) else None
     return name if isinstance(name, (str, int)) else None

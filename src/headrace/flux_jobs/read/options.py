@@ -1,6 +1,6 @@
-"""The options of a cluster that is made of a Job: the annotation `flux-framework.org/headrace-options`.
+"""The options of a cluster made from a Job: the annotation `flux-framework.org/headrace-options`.
 
-The annotation holds a map in YAML or JSON. An unknown key or a wrong value is refused.
+The annotation contains a map in YAML or JSON. Unknown keys and wrong values are rejected.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from headrace.minicluster.api.fields import MOST_PODS, QUANTITY, QUEUE_POLICIES,
 from .field import Field, kind_of, written
 
 ANNOTATION = "flux-framework.org/headrace-options"
-# Processes of one node that a shell can hold.
+# The largest number of processes on one node that a job shell supports.
 MOST_PROCS = 1 << 20
 
 
 class Run(enum.Enum):
-    """What is run of the command."""
+    """How the command is run."""
 
     TASKS = "tasks"  # size * procs tasks, as one job
-    NODE = "node"  # one task a node, which starts its processes itself, as torchrun does
+    NODE = "node"  # one task on each node, which starts the node's processes itself, as torchrun does
     PROGRAM = "program"  # once, as the lead's initial program
 
 
@@ -37,14 +37,14 @@ class Spread(enum.Enum):
 
 
 class Exit(enum.Enum):
-    """Whether the Job ends as its command did, or by the policies that it has."""
+    """Whether the Job ends as its command did, or by its own policies."""
 
     HONEST = "honest"
     KEEP = "keep"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The options as given; None and "" are absent ones, whose meaning depends on the Job."""
+    """The options as given. The meaning of an absent option, None or "", depends on the Job."""
 
     container: str = ""
     run: Run | None = None
@@ -65,7 +65,7 @@ KEYS = (
 
 
 def read_options(annotation: Field) -> Options:
-    """The options in the annotation; its problems are noted under the annotation's path and the key."""
+    """The options in the annotation; problems are noted with the annotation's path and the key."""
     text = annotation.text()
     if not text.strip():
         return Options()

@@ -1,7 +1,8 @@
-"""A cluster without Kubernetes: its job as a jobspec (RFC 14), the plan of local brokers, what does not apply. Pure.
+"""A cluster without Kubernetes: jobspec (RFC 14), plan of local brokers, unused fields. Pure.
 
-A variable that differs between pods, as it has the index or the name of its pod, is a template that the job shell
-expands on each node; the command has the lead's value, as with Kubernetes, where it is expanded in the lead's pod.
+A variable that differs between pods, because it contains the index or the name of the pod, is a template that the job
+shell expands on each node. In the command it has the lead's value, because Kubernetes expands the command in the lead's
+pod.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field
 from .options import ANNOTATION, Exit, Run, Spread
 
-# What Kubernetes needs to know, and a Flux instance does by itself or by what it was told.
+# Fields of which a Flux instance does the same by itself, or through its jobspec or plan.
 _JOB = (
     *("parallelism", "completions", "completionMode", "template", "backoffLimit", "activeDeadlineSeconds"),
     *("podReplacementPolicy", "podFailurePolicy", "successPolicy", "ttlSecondsAfterFinished"),
 )
 _POD = ("containers", "restartPolicy", "terminationGracePeriodSeconds", "shareProcessNamespace", "subdomain")
 _CONTAINER = ("name", "command", "args", "env", "workingDir", "ports", "imagePullPolicy")
-# Variables that hold an address, and that `-o torch` sets where they are absent.
+# Variables with an address, which `-o torch` sets if they are absent.
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _NODE_ID = "{{node.id}}"
 _LEAD = "0"
 
 
 def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) -> ForeignCluster:
-    """The cluster with another number of nodes, and of processes on each."""
+    """The cluster with another number of nodes, and of processes on each node."""
     if nodes is not None:
         part = structs.replace(cluster.parts[0], size=nodes, max_size=nodes)
         cluster = structs.replace(cluster, parts=(part,))
     if procs is not None:
-        # The variable keeps its place, as others may refer to it.
+        # The variable keeps its position, because others may refer to it.
         variables = tuple(
             structs.replace(one, value=str(procs), source=None) if one.name == PROCS_VARIABLE else one
             for one in cluster.environment
@@ -51,7 +52,7 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
 
 
 def environment(cluster: ForeignCluster, *, local: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """The container's variables: values, and templates of those that each node has another value of."""
+    """The container's variables: values, and templates for those that differ between nodes."""
     lead, of_node = (_variables(cluster, index, local) for index in (_LEAD, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
     return values, {name: value for name, value in of_node.items() if name not in values}
@@ -64,8 +65,9 @@ def words(cluster: ForeignCluster, *, local: bool) -> list[str]:
 
 
 def unresolved(cluster: ForeignCluster, *, local: bool) -> list[str]:
-    """The variables and words that name pods without an address: `PEER (set-other-0-0.set)`. The job's program has them
-    as they are.
+    """The variables and words that name pods without an address: `PEER (set-other-0-0.set)`.
+
+    The job's program receives them unchanged.
     """
     names, variables = _pod_names(cluster), _variables(cluster, _LEAD, local)
     given = {one.name: one.value for one in cluster.environment}
@@ -81,7 +83,7 @@ def unresolved(cluster: ForeignCluster, *, local: bool) -> list[str]:
 
 
 def _left_to_torch(cluster: ForeignCluster, variables: Mapping[str, str]) -> set[str]:
-    """The variables that name the pod of index 0, and that `-o torch` sets to the address of its node."""
+    """The variables that name the pod of index 0; `-o torch` sets them to the address of its node."""
     if cluster.interactive or cluster.run is Run.PROGRAM:
         return set()
     names = _pod_names(cluster)
@@ -89,7 +91,7 @@ def _left_to_torch(cluster: ForeignCluster, variables: Mapping[str, str]) -> set
 
 
 def _variables(cluster: ForeignCluster, index: str, local: bool) -> dict[str, str]:
-    """The variables of the pod of an index. In those of brokers of one machine, names of pods are addresses."""
+    """The variables of the pod with an index. With `local`, names of pods are replaced by addresses."""
     found = cluster.variables(_look_up(cluster, index))
     if not local:
         return found
@@ -105,7 +107,7 @@ def _pod_names(cluster: ForeignCluster) -> PodNames:
 
 
 def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | None]:
-    """What the pod of an index knows of itself."""
+    """A function that returns the values that the pod with an index knows about itself."""
     pod = Field(cluster.job)["spec"]["template"]["metadata"]
     known = {
         f"metadata.annotations['{INDEX_ANNOTATION}']": index,
@@ -120,11 +122,11 @@ def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | No
 
 
 def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus: bool, local: bool) -> dict[str, Any]:
-    """The jobspec of the cluster: whole nodes, with tasks of the command or an instance on them.
+    """The jobspec of the cluster: whole nodes, on which the command's tasks or an instance run.
 
-    `base` are the variables of whoever submits; those of the container stand above them. With `gpus` those of a node
-    are shared among its tasks, as R has them; else tasks see whatever is there. `local` is for brokers of one machine,
-    which is the host of all pods.
+    `base` are the submitter's variables; the container's variables override them. With `gpus`, the GPUs of a node in R
+    are divided among its tasks; otherwise tasks see all GPUs that exist. With `local`, brokers of one machine run the
+    job, and that machine is the host of all pods.
     """
     attributes: dict[str, Any] = {
         "cwd": cwd,
@@ -147,7 +149,7 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
         exclusive=True,
         **attributes,
     )
-    # The words are the user's, who knows of no templates in them.
+    # The words are the user's, and may contain the characters of a template.
     for option in ("literal-args", "torch"):
         jobspec_build.set_shell_option(spec, option)
     jobspec_build.set_shell_option(spec, "cpu-affinity", "per-task")
@@ -156,12 +158,13 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
 
 
 def _instance_jobspec(cluster: ForeignCluster, attributes: dict[str, Any], local: bool) -> dict[str, Any]:
-    """The jobspec of an instance on the cluster's nodes, whose initial program is the command."""
+    """The jobspec of an instance on the cluster's nodes, with the command as its initial program."""
     conf = {"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}}
     shape: dict[str, Any] = {"num_nodes": cluster.size, "exclusive": True, "conf": conf, **attributes}
     if cluster.interactive:
         return jobspec_build.from_nest_command(["sleep", "infinity"], cluster.size, **shape)
-    # In the broker's own words the job shell expands templates; in a script the user's words stay as they are.
+    # The job shell expands templates in the broker's arguments, but not in a script, so the user's words stay
+    # unchanged.
     script = f"#!/bin/sh\nexec {shlex.join(words(cluster, local=local))}\n"
     return jobspec_build.from_batch_command(script, cluster.name, num_slots=cluster.size, **shape)
 
@@ -178,7 +181,7 @@ def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
         pass
     elif cluster.run is Run.PROGRAM:
         settings = [f"{name}={value}" for name, value in _variables(cluster, _LEAD, True).items()]
-        # The shell in between starts the program by its first word, which env would take for a variable if it has "=".
+        # env would take a first word with "=" for a variable, so a shell starts the program.
         program = shlex.join(["env", *settings, "sh", "-c", 'exec "$@"', "sh", *words(cluster, local=True)]) + "\n"
         mode = Mode.LAUNCHER
     else:
@@ -193,8 +196,9 @@ def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
 
 
 def brokers(cluster: ForeignCluster, cwd: str, mode: Mode, program: str, before: str = "") -> Plan:
-    """The plan of local brokers for the cluster, in the directory `cwd`. The shell text `program` runs within the
-    instance, and `before` before the brokers.
+    """The plan of local brokers for the cluster, in the directory `cwd`.
+
+    The shell text `program` runs within the instance, and `before` runs before the brokers.
     """
     name = cluster.parts[0].job
     return Plan(

@@ -1,4 +1,4 @@
-"""The training runtimes that Headrace brings, by name, as ClusterTrainingRuntimes. Pure."""
+"""Headrace's own training runtimes, by name, as ClusterTrainingRuntimes. Pure."""
 
 from __future__ import annotations
 

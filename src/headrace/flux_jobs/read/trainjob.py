@@ -1,8 +1,8 @@
 """Reads a TrainJob (trainer.kubeflow.org/v1alpha1) with its runtime as a cluster. Pure.
 
-As Kubeflow Trainer does, the overrides of Jobs and pods, whose form depends on the version of Trainer, are merged into
-the runtime's JobSet, and then the TrainJob's trainer into the Job of it that is the step `trainer` (by label), into the
-container `node`. A number that the TrainJob lacks is the runtime's, then 1.
+As in Kubeflow Trainer, the overrides of Jobs and pods are merged into the runtime's JobSet; their form depends on the
+version of Trainer. Then the TrainJob's trainer is merged into the container `node` of the Job that is the step
+`trainer` (by label). A number that the TrainJob lacks is taken from the runtime, and is else 1.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ API_VERSION = runtimes.API_VERSION
 KIND = "TrainJob"
 _STEP = "trainer"
 _NODE = "node"
-# The policies of a runtime under which its command is one that brokers can run.
+# The policies of a runtime whose command brokers can run.
 _POLICIES = ("torch", "flux")
 _REFUSED = {
     "mpi": "its launcher starts mpirun over ssh",
     "jax": "its processes are found by variables that Trainer sets",
     "xgboost": "its processes are found by variables that Trainer sets",
 }
-# The keys from a Job of the runtime to the template of its pods.
+# The keys from a Job of the runtime to its pod template.
 _PODS = ("template", "spec", "template")
-# Words that stand for a number of processes before Trainer 2.2.
+# Words for a number of processes, which Trainer accepted before 2.2.
 _COUNTED = ("auto", "cpu", "gpu")
-# Of a TrainJob's fields, those that its controller acts on, and that do not concern the cluster.
+# Fields of a TrainJob that concern only its controller, not the cluster.
 _OTHERS = ("initializer", "suspend", "managedBy")
 
 
 def read(document: Any, runtime: Any) -> ForeignCluster:
-    """The cluster of a TrainJob's document and its runtime's. Raises InvalidForeign with all problems; those of the
-    runtime have paths that begin with its kind.
+    """The cluster of a TrainJob's document and its runtime's document.
+
+    Raises InvalidForeign with all problems. The paths of the runtime's problems begin with its kind.
     """
     job = Field(document)
     check_head(job, API_VERSION, KIND)
@@ -79,14 +80,14 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
 
 
 def is_step(metadata: Field) -> bool:
-    """Whether a Job with these metadata, or with a template that has them, is the step of a TrainJob that trains."""
+    """True if the metadata of a Job, or of its template, mark it as the training step of a TrainJob."""
     return metadata["labels"].mapping().get(runtimes.STEP_LABEL) == _STEP
 
 
 def processes_in(document: Any, job: Any) -> int | None:
-    """Processes on each node as a TrainJob's document says, None if it does not; `job` is the Job that trains.
+    """The number of processes on each node in a TrainJob's document; None if it has none.
 
-    Raises InvalidForeign.
+    `job` is the Job that trains. Raises InvalidForeign.
     """
     containers = Field(job)["spec"]["template"]["spec"]["containers"].items()
     resources = next((one["resources"] for one in containers if one["name"].value == _NODE), Field(None))
@@ -97,18 +98,18 @@ def processes_in(document: Any, job: Any) -> int | None:
 
 
 def reference(document: Any) -> str:
-    """The name of the runtime that a TrainJob refers to, "" if there is none."""
+    """The name of the runtime to which a TrainJob refers; "" if there is none."""
     name = Field(document)["spec"]["runtimeRef"]["name"].value
     return name if isinstance(name, str) else ""
 
 
 def trainer_container(runtime: Field) -> Field:
-    """The container of a runtime that runs what the trainer says. Raises InvalidForeign if there is none."""
+    """The container of a runtime that runs the trainer's command. Raises InvalidForeign if there is none."""
     return _node_container(_find_step(runtime["spec"]["template"]["spec"]["replicatedJobs"]))
 
 
 def _runtime_field(runtime: Any, job: Field) -> Field:
-    """A runtime's document; its paths begin with its kind. Raises InvalidForeign."""
+    """A runtime's document, with paths that begin with its kind. Raises InvalidForeign."""
     kind = runtime.get("kind") if isinstance(runtime, dict) else None
     known = isinstance(kind, str) and kind in runtimes.KINDS
     field = Field(runtime, kind if known and isinstance(kind, str) else "runtime", job.problems)
@@ -122,13 +123,16 @@ def _runtime_field(runtime: Any, job: Field) -> Field:
 
 
 def _places_of_variables(trainer: Field, container: Field, merged: list[Any]) -> dict[str, str]:
-    """The paths of the trainer's variables, by those that they have in the container, whose variables are `merged`."""
+    """The paths of the trainer's variables in the TrainJob, by their paths in the container.
+
+    `merged` are the container's variables after the merge.
+    """
     paths = {id(one.value): one.path for one in trainer["env"].items()}
     return {f"{container.path}.env[{index}]": paths[id(one)] for index, one in enumerate(merged) if id(one) in paths}
 
 
 def _moved(problem: Problem, places: dict[str, str]) -> Problem:
-    """A problem at the place where its field was given."""
+    """A problem with the path at which the user gave the field."""
     for place, path in places.items():
         if problem.path == place or problem.path.startswith(f"{place}."):
             return problem._replace(path=path + problem.path[len(place) :])
@@ -147,7 +151,7 @@ def _parallelism(step: Field) -> int:
 
 
 def _find_step(jobs: Field) -> Field:
-    """The Job that trains: the one that is labelled as this step, the one with the name `node`, or the only one.
+    """The Job that trains: the Job labelled as this step, the Job named `node`, or the only Job.
 
     Raises InvalidForeign if there is none.
     """
@@ -162,7 +166,7 @@ def _find_step(jobs: Field) -> Field:
 
 
 def _node_container(step: Field) -> Field:
-    """Raises InvalidForeign if there is none."""
+    """The container `node` of a step. Raises InvalidForeign if there is none."""
     containers = step["template"]["spec"]["template"]["spec"]["containers"]
     named = [one for one in containers.items() if one["name"].value == _NODE]
     if not named:
@@ -172,7 +176,7 @@ def _node_container(step: Field) -> Field:
 
 
 def _procs(field: Field, resources: Field) -> int | None:
-    """Processes on each node, None if it is not given."""
+    """The number of processes on each node; None if it is not given."""
     value = field.value
     if value is None:
         return None
@@ -187,7 +191,7 @@ def _procs(field: Field, resources: Field) -> int | None:
 
 
 def _counted(word: str, resources: Field) -> int:
-    """The GPUs of a node, or its CPUs, as resources say; 1 if they do not."""
+    """The number of a node's GPUs or CPUs in its resources; 1 if there are none."""
     found = {**resources["limits"].mapping(), **resources["requests"].mapping()}
     gpus = _amount([value for name, value in found.items() if "gpu" in name.rpartition("/")[2]])
     cpus = _amount([found.get("cpu")])
@@ -200,11 +204,11 @@ def _amount(quantities: list[Any]) -> int:
     return int(sum(quantity(one) for one in known if QUANTITY.match(one)))
 
 
-# --- what is put into the runtime's template
+# --- merging into the runtime's template
 
 
 def _of_trainer(trainer: Field, container: Field) -> dict[str, Any]:
-    """The fields of the container that the trainer changes."""
+    """The container's fields that the trainer changes."""
     found: dict[str, Any] = {key: list(trainer[key].texts()) for key in ("command", "args") if trainer[key].given}
     if trainer["image"].given:
         found["image"] = trainer["image"].text()
@@ -215,7 +219,7 @@ def _of_trainer(trainer: Field, container: Field) -> dict[str, Any]:
 
 
 def _of_job(deadline: Field, nodes: int) -> dict[str, Any]:
-    """The fields of the Job that the TrainJob changes."""
+    """The Job's fields that the TrainJob changes."""
     found = {"parallelism": nodes, "completions": nodes}
     return {**found, "activeDeadlineSeconds": deadline.number(1, 1)} if deadline.given else found
 
@@ -223,7 +227,7 @@ def _of_job(deadline: Field, nodes: int) -> dict[str, Any]:
 def _trained(
     jobset: Field, step: Field, container: Field, of_container: dict[str, Any], of_job: dict[str, Any]
 ) -> Field:
-    """A JobSet's spec in which the step's Job, and a container of it, have other fields."""
+    """A JobSet's spec with changed fields of the step's Job and of its container."""
     template = step["template"]
     pods = template["spec"]["template"]
     containers = [
@@ -238,8 +242,9 @@ def _trained(
 
 
 def _overridden(jobset: Field, spec: Field) -> Field:
-    """A JobSet's spec after `podSpecOverrides` (Trainer 2.0), `podTemplateOverrides` (2.1) and `runtimePatches` (2.2
-    and later), each of which is a strategic merge patch.
+    """A JobSet's spec after the overrides, each of which is a strategic merge patch.
+
+    They are `podSpecOverrides` (Trainer 2.0), `podTemplateOverrides` (2.1) and `runtimePatches` (2.2 and later).
     """
     jobs = jobset["replicatedJobs"].items()
     for override in spec["podSpecOverrides"].items():
@@ -266,7 +271,7 @@ def _targets(override: Field, jobs: list[Field]) -> list[Field]:
 
 
 def _named(items: list[Field], name: Field, kinds: str) -> list[Field]:
-    """The items with a name. A name that no item has is refused."""
+    """The items with a name. It is a problem if no item has the name."""
     wanted = name.required_text()
     found = [one for one in items if one["name"].value == wanted]
     if not found and wanted:
@@ -276,7 +281,7 @@ def _named(items: list[Field], name: Field, kinds: str) -> list[Field]:
 
 
 def _patch_pod(job: Field, patch: Field) -> None:
-    """Patch the spec of a Job's pods. As by Trainer, a container that the pods lack is refused."""
+    """Patch the spec of a Job's pods. As in Trainer, a container that the pods lack is a problem."""
     pod = job["template"]["spec"]["template"]["spec"]
     for kind in ("containers", "initContainers"):
         for change in patch[kind].items():
@@ -285,7 +290,7 @@ def _patch_pod(job: Field, patch: Field) -> None:
 
 
 def _patch(job: Field, keys: tuple[str, ...], patch: Field) -> None:
-    """Patch the value of a Job that is below these keys."""
+    """Patch the value below `keys` in a Job."""
 
     def at(value: Any, keys: tuple[str, ...]) -> Any:
         if not keys:

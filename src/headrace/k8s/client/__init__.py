@@ -1,1 +1,1 @@
-"""What users' commands do through the API server: logs, commands in pods, ports. For any object."""
+"""What user commands do through the API server: read logs, run commands in pods, forward ports."""

@@ -1,8 +1,8 @@
-"""A followed log that may be read from several streams, one after another: each line once, without its time stamp.
+"""Joins several streams of one container's log: each line appears once, without its time stamp.
 
-The log API has no position to continue from but `sinceTime`, which counts in whole seconds on its way to the kubelet,
-so each further stream begins with lines that are known. They are recognized by the stamps of `timestamps=true`. Source:
-API reference of Kubernetes 1.34 (core/v1, log of a Pod). Pure.
+A log that is followed may need several streams, one after another. The log API can continue only from `sinceTime`,
+which reaches the kubelet in whole seconds, so each further stream begins with lines that were already read. They are
+recognized by the stamps of `timestamps=true`. Source: API reference of Kubernetes 1.34 (core/v1, log of a Pod). Pure.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections import Counter
 # The stamp before each line: RFC 3339 with a fraction of a second, and a blank.
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
 _PART_OF_STAMP = re.compile(rb"[-+.:\dTZ]*")
-# A line or a part of one. A carriage return ends none.
+# A line or a part of a line. A carriage return does not end a line.
 _PART = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class Lines:
-    """What the streams of one container's log add up to; `since` is the `sinceTime` of the next stream, "" at first."""
+    """The joined lines of a container's log streams.
+
+    `since` is the `sinceTime` of the next stream, "" at first.
+    """
 
     def __init__(self) -> None:
         self.since = ""
-        # The stamps of the lines of that second, and those of them that the present stream repeats.
+        # The stamps of the lines within the second `since`, and those that the present stream has yet to repeat.
         self._known: Counter[bytes] = Counter()
         self._repeated: Counter[bytes] = Counter()
-        # The line that was begun last, and how many bytes of it were passed on: a stream may be cut within a line.
+        # The stamp of the last new line, and how many of its bytes were returned: a stream may be cut within a line.
         self._last = b""
         self._passed = 0
         self._head = b""
@@ -39,7 +42,7 @@ class Lines:
         self._head, self._is_within = b"", False
 
     def new_of(self, chunk: bytes) -> bytes:
-        """What is new in the next bytes of the stream; a line is passed on as far as it has come."""
+        """The new bytes in the next chunk of the stream; an incomplete line is returned as far as it goes."""
         return b"".join(map(self._new_of_part, _PART.findall(chunk)))
 
     def _new_of_part(self, part: bytes) -> bytes:
@@ -58,7 +61,7 @@ class Lines:
         return new
 
     def _begin(self, stamp: re.Match[bytes] | None) -> None:
-        """Another line; without a stamp it is the kubelet's own, such as an error."""
+        """Begin another line. A line without a stamp is the kubelet's own, such as an error."""
         self._skip = 0
         if not stamp:
             self._last = b""

@@ -1,4 +1,4 @@
-"""A command in a pod's container, with this process's standard streams, through the API server.
+"""Runs a command in a pod's container through the API server, with this process's standard streams.
 
 One WebSocket carries the streams as channels; the first byte of a message is the channel. Source: the subprotocol
 v5.channel.k8s.io of Kubernetes (1.30 and later).
@@ -33,8 +33,10 @@ class BrokenExecError(Exception):
 async def run(
     api: Api, namespace: str, pod: str, container: str, command: list[str], stdin: int = 0, terminal: bool = False
 ) -> int:
-    """Run `command` and return its exit status. `stdin` is a descriptor; with `terminal`, the command gets a terminal
-    and the keys of this one. Raises ApiError, Unreachable, BrokenExecError.
+    """Run `command` and return its exit status.
+
+    `stdin` is a file descriptor. With `terminal`, the command gets a terminal, and this terminal's keys are its input.
+    Raises ApiError, Unreachable, BrokenExecError.
     """
     query = [("container", container), ("stdin", "true"), ("stdout", "true")]
     query += [("tty", "true")] if terminal else [("stderr", "true")]
@@ -53,8 +55,9 @@ async def run(
 
 
 async def output(api: Api, namespace: str, pod: str, container: str, command: list[str]) -> tuple[int, bytes]:
-    """Run `command` without input; its exit status, and what it printed. Its errors are printed here. Raises as `run`
-    does.
+    """Run `command` without input; returns its exit status and its standard output.
+
+    The command's standard error goes to this process's. Raises the same errors as `run`.
     """
     query = [("container", container), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
@@ -67,7 +70,10 @@ async def output(api: Api, namespace: str, pod: str, container: str, command: li
 
 
 async def _receive(socket: aiohttp.ClientWebSocketResponse, printed: bytearray | None = None) -> int:
-    """The exit status; stdout is collected in `printed` where that is given."""
+    """Receive until the command ends; returns its exit status.
+
+    Standard output is appended to `printed` if given.
+    """
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             continue
@@ -84,7 +90,7 @@ async def _receive(socket: aiohttp.ClientWebSocketResponse, printed: bytearray |
 
 
 def exit_status(status: dict[str, Any]) -> int:
-    """The exit status in the Status at the end of a command. Raises BrokenExecError if it was not started."""
+    """The exit status in the final Status of a command. Raises BrokenExecError if it did not start."""
     if status.get("status") == "Success":
         return 0
     causes = (status.get("details") or {}).get("causes") or []
@@ -121,7 +127,7 @@ async def _readable(stdin: int) -> None:
     try:
         loop.add_reader(stdin, readable.set)
     except OSError:
-        # A regular file is always readable, and cannot be watched.
+        # A regular file is always readable, and the event loop cannot watch it.
         return
     try:
         await readable.wait()
@@ -139,7 +145,7 @@ def _read(stdin: int) -> bytes:
 
 @contextlib.contextmanager
 def _sizes_sent(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> Iterator[None]:
-    """Send the size of the terminal, now and after each change while the block runs."""
+    """Send the size of the terminal at once, and after each change while the block runs."""
     loop = asyncio.get_running_loop()
     sending: set[asyncio.Task[None]] = set()
 
@@ -161,10 +167,10 @@ def _sizes_sent(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> Iterator
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """Switch this terminal to raw mode, with keys as they are pressed, while the block runs."""
+    """Switch this terminal to raw mode, in which each key is read when it is pressed, while the block runs."""
     before = termios.tcgetattr(stdin)
     try:
-        # Keys that were typed earlier are kept for the command.
+        # TCSADRAIN keeps the keys that were typed earlier, for the command.
         tty.setraw(stdin, termios.TCSADRAIN)
         yield
     finally:

@@ -1,8 +1,8 @@
-"""A port of this machine that leads to one of a pod, through the API server.
+"""Forwards a port of this machine to a port of a pod, through the API server.
 
-Each connection is a WebSocket of its own; the first byte of a message is the channel: 0 has the data, 1 what went
-wrong. The first message of each channel has the port, two bytes of it. Source: the subprotocol v4.channel.k8s.io of
-`portforward`, as the kubelet serves it.
+Each connection is a WebSocket of its own. The first byte of a message is the channel: 0 is data, 1 is an error message.
+The first message of each channel is the port in two bytes. Source: the subprotocol v4.channel.k8s.io of `portforward`,
+as the kubelet serves it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _CHUNK = 32768
 async def listen(
     api: Api, namespace: str, pod: str, port: int, local: int, tell: Callable[[str], None]
 ) -> asyncio.Server:
-    """Listen on a loopback port (0: any that is free). What goes wrong with a connection is told, and ends it. Raises
-    OSError.
+    """Listen on a loopback port (0: any free port).
+
+    An error of a connection is passed to `tell` and closes that connection. Raises OSError.
     """
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,7 +51,7 @@ async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketRes
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(_CHUNK):
             await socket.send_bytes(bytes((_DATA,)) + data)
-    # The protocol cannot end one direction alone.
+    # The protocol cannot close one direction alone.
     await socket.close()
 
 

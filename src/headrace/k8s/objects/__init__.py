@@ -1,1 +1,1 @@
-"""Objects of the Kubernetes API: kinds, quantities, labels, times, and what is wrong with one. Pure."""
+"""Objects of the Kubernetes API: kinds, conditions, quantities, labels, times, validation. Pure."""

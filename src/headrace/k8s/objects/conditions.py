@@ -1,4 +1,4 @@
-"""Conditions of objects, whether an object has ended and how, and whether it is suspended. Pure.
+"""Conditions of objects: whether an object has ended and how, and whether it is suspended. Pure.
 
 Sources: API references of Kubernetes 1.34 (JobStatus, PodStatus), JobSet 0.12, Kubeflow Trainer 2.3 and mpi-operator
 (kubeflow.org/v2beta1); docs/user/minicluster.md for the status of a MiniCluster.
@@ -13,16 +13,16 @@ from .kinds import JOBS, JOBSETS, MINICLUSTERS, MPIJOBS, PODS, TRAINJOBS, Kind
 
 Object = dict[str, Any]
 
-# The conditions that end an object of a kind. True: with success. The first that holds counts.
+# The conditions that end an object, by kind; True stands for success. The first condition that holds decides.
 _CONDITIONS: dict[str, dict[str, bool]] = {
     JOBS.kind: {"Failed": False, "Complete": True},
     JOBSETS.kind: {"Failed": False, "Completed": True},
     TRAINJOBS.kind: {"Failed": False, "Complete": True},
     MPIJOBS.kind: {"Failed": False, "Succeeded": True},
 }
-# The conditions by which a Job's controller announces the end while pods are still terminating.
+# The conditions that end a Job, including those that its controller sets while pods are still terminating.
 _INTERIM = {"Failed": False, "FailureTarget": False, "Complete": True, "SuccessCriteriaMet": True}
-# The phases in which a pod has ended, for loops over many pods. True: with success.
+# The phases in which a pod has ended; True stands for success. Public for loops over many pods.
 POD_ENDS = {"Failed": False, "Succeeded": True}
 _PHASES: dict[str, dict[str, bool]] = {
     PODS.kind: POD_ENDS,
@@ -33,8 +33,10 @@ SUSPEND = ("spec", "suspend")
 
 
 class Ended(NamedTuple):
-    """How an object has ended. `reason` and `message` are those of its condition or, for a kind with phases, of its
-    status. `time` is RFC 3339. Each is "" where the object does not have it.
+    """How an object has ended.
+
+    `reason` and `message` are those of its condition or, for a kind with phases, of its status. `time` is RFC 3339.
+    Each is "" if the object lacks it.
     """
 
     succeeded: bool
@@ -48,7 +50,7 @@ class Ended(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`REASON: MESSAGE`, or what there is of the two."""
+        """`REASON: MESSAGE`, or the one of the two that is present."""
         return ": ".join(part for part in (self.reason, self.message) if part)
 
 
@@ -67,7 +69,7 @@ def holds(status: Object | None, name: str) -> bool:
 
 
 def ended(kind: Kind, item: Object | None) -> Ended | None:
-    """How an object of a kind has ended, with all of its pods; None before, and for no object."""
+    """How an object has ended, with all of its pods; None if it has not ended or does not exist."""
     phases = _PHASES.get(kind.kind)
     if phases is None:
         return ended_by(item, _CONDITIONS[kind.kind])
@@ -90,7 +92,10 @@ def job_end(job: Object | None) -> Ended | None:
 
 
 def ended_by(item: Object | None, types: Mapping[str, bool]) -> Ended | None:
-    """How an object has ended by the first of some types of conditions that holds; True: with success."""
+    """How an object has ended, by the first of the conditions `types` that holds.
+
+    The value True of a type stands for success.
+    """
     status = (item or {}).get("status") or {}
     found = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
     for name, succeeded in types.items():
@@ -101,7 +106,7 @@ def ended_by(item: Object | None, types: Mapping[str, bool]) -> Ended | None:
 
 
 def is_suspended(item: Object, path: Sequence[str] = SUSPEND) -> bool:
-    """True if the field at `path` keeps an object from making pods; a kind without such a field has the path ()."""
+    """True if the field at `path`, which is () for a kind without one, keeps an object from making pods."""
     value: Any = item
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None

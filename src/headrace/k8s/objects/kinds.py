@@ -1,5 +1,6 @@
-"""Kinds of the API, as the paths of its REST interface name them. Without the client: what only makes objects, such as
-an install file, needs no HTTP.
+"""Kinds of the API, as the paths of its REST interface name them.
+
+This module does not import the client, because code that only makes objects, such as install files, needs no HTTP.
 
 Source: Kubernetes API concepts (resource URIs).
 """
@@ -23,7 +24,7 @@ class Kind(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the URL; namespace "" stands for all namespaces, or for a resource without namespaces."""
+        """The path of the URL. With namespace "", all namespaces, or a cluster-scoped resource."""
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace:
             parts.append(f"namespaces/{quote(namespace, safe='')}")
@@ -51,11 +52,11 @@ CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "Cluster
 # The value of a MiniCluster's `spec.managedBy` that Headrace's operator accepts, besides "".
 MANAGED_BY_US = "flux-framework.org/headrace-operator"
 
-# The label with the name of a program, which all objects of its install have, and those that it makes for itself.
+# The label with the name of a program. All objects of its install have it, and the objects that it creates for itself.
 PROGRAM_LABEL = "app.kubernetes.io/name"
 
-# The ConfigMap in which the API server tells how its aggregation layer shows who it is, and the Role that allows to
-# read it. Kubernetes makes both.
+# The ConfigMap in which the API server publishes how its aggregation layer authenticates, and the Role that allows
+# reading it. Kubernetes creates both.
 AGGREGATION_NAMESPACE = "kube-system"
 AGGREGATION_CONFIG_MAP = "extension-apiserver-authentication"
 AGGREGATION_READER = "extension-apiserver-authentication-reader"

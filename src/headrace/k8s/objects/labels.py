@@ -1,5 +1,6 @@
-"""Rules for labels, and for names of labels, objects and Services. Pure. Source: Kubernetes documentation, "Labels and
-Selectors" and "Object Names and IDs".
+"""Validation of labels, and of the names of labels, objects and Services. Pure.
+
+Source: Kubernetes documentation, "Labels and Selectors" and "Object Names and IDs".
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ DOMAIN_RULE = f"{LABEL_RULE}; '.' may separate parts"
 
 
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
-    """Labels, or selectors of labels: names with an optional domain, and values that may be empty."""
+    """Check labels, or label selectors: keys with an optional domain, and values that may be empty."""
     for key, value in labels.items():
         yield from check_key(key, path)
         yield from check_word(value, f"{path}.{key}")
 
 
 def check_word(value: str, path: str) -> Iterator[Problem]:
-    """The value of a label or taint; "" is one."""
+    """Check the value of a label or taint, which may be ""."""
     if value and (len(value) > 63 or not _WORD.match(value)):
         yield Problem(path, f"must be {WORD_RULE}, not {value!r}")
 
@@ -33,7 +34,7 @@ def is_key(key: str) -> bool:
 
 
 def check_key(key: str, path: str) -> Iterator[Problem]:
-    """The name of a label, annotation or resource: [DOMAIN/]NAME."""
+    """Check the name of a label, annotation or resource: [DOMAIN/]NAME."""
     if not is_key(key):
         yield Problem(f"{path}.{key}", f"its name must be NAME or DOMAIN/NAME, with a NAME of {WORD_RULE}")
 
@@ -43,7 +44,7 @@ def is_domain(text: str) -> bool:
 
 
 def check_domain(name: str, path: str) -> Iterator[Problem]:
-    """The name of an object that is referred to; "" if none is given."""
+    """Check a reference to an object by name; "" is no reference."""
     if name and not is_domain(name):
         yield Problem(path, f"{name!r} is no name: {DOMAIN_RULE}")
 
@@ -54,6 +55,6 @@ def check_name(name: str, path: str) -> Iterator[Problem]:
 
 
 def check_service_name(name: str, path: str) -> Iterator[Problem]:
-    """The name of a Service (RFC 1035); "" if it is not given."""
+    """Check the name of a Service (RFC 1035); "" if it is not given."""
     if name and (len(name) > 63 or not LABEL.match(name) or not name[0].isalpha()):
         yield Problem(path, f"{name!r} cannot name a Service: {LABEL_RULE}; the first must be a letter; 63 at most")

@@ -1,4 +1,4 @@
-"""What is wrong with an object: problems, each with its path in the document and the rule that is broken. Pure."""
+"""Validation problems of an object, each with its path in the document and the broken rule. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from .kinds import Kind
 
-# The HTTP status of an object that is refused.
+# The HTTP status for an invalid object.
 _INVALID = 422
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
 
 
 class Problem(NamedTuple):
-    """One problem: `path` in the document ("" is the file itself), and the rule that is broken."""
+    """One problem: `path` in the document ("" is the whole file), and the rule that is broken."""
 
     path: str
     rule: str
@@ -25,8 +25,9 @@ class Problem(NamedTuple):
 
 
 def refusal(kind: Kind, name: str, problems: Iterable[Problem]) -> dict[str, Any]:
-    """The Status (metav1.Status) with which admission refuses an object: each problem is a cause with its field, as
-    kubectl shows them.
+    """The Status (metav1.Status) with which admission rejects an object.
+
+    Each problem is a cause with its field, which kubectl shows.
     """
     found = list(problems)
     causes = [{"reason": "FieldValueInvalid", "field": one.path, "message": one.rule} for one in found]

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 _DECIMAL = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _NUMBER = re.compile(rf"({_DECIMAL})(?:[eE]({_DECIMAL}))?([a-zA-Z]*)\Z")
-# The largest quantity: Kubernetes takes larger ones for it.
+# The largest quantity; Kubernetes replaces larger quantities by it.
 _MOST = Fraction(2**63 - 1)
-# More digits than these on a side of the point make no difference to a quantity, whatever its exponent is.
+# Further digits on either side of the point do not change a quantity, whatever its exponent is.
 _DIGITS = 60
 _PREFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _SCALES = {
@@ -30,7 +30,10 @@ def quantity(text: str) -> Fraction:
 
 
 def _number(text: str) -> Fraction:
-    """A decimal number, of which Python would not read more than thousands of digits; a longer one is cut down."""
+    """The value of a decimal number.
+
+    Python rejects integers with more than some thousand digits, so a longer number is truncated.
+    """
     integer, _, part = text.lstrip("+-").partition(".")
     integer = integer.lstrip("0") or "0"
     found = Fraction(10) ** _DIGITS if len(integer) > _DIGITS else Fraction(f"{integer}.{part[:_DIGITS] or 0}")

@@ -1,1 +1,1 @@
-"""How a program is installed in a cluster and removed from it: charts, install files, images."""
+"""Installs a program in a cluster and removes it: charts, install files, images."""

@@ -1,4 +1,4 @@
-"""The objects that install any program: account, roles, Deployment, Services and webhook configurations. Pure.
+"""The objects that install a program: account, roles, Deployment, Services, webhooks. Pure.
 
 Sources: API reference of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security Standards
 ("restricted").
@@ -16,14 +16,17 @@ Object = dict[str, Any]
 
 READ = ("get", "list", "watch")
 _RBAC = "rbac.authorization.k8s.io"
-# The Service of a webhook serves TLS at the usual port.
+# The port of a webhook's Service: the usual port of HTTPS.
 _HTTPS = 443
 
 
 def rule(
     kinds: Sequence[Kind], verbs: Sequence[str], names: Sequence[str] = (), parts: Sequence[str] = ("",)
 ) -> Object:
-    """A rule of a role (rbac/v1 PolicyRule) about kinds and their subresources, such as "/status"; "": the objects."""
+    """A rule of a role (rbac/v1 PolicyRule) for `kinds` and their subresources `parts`.
+
+    A part is "/status", for example; "" stands for the objects themselves.
+    """
     found: Object = {
         "apiGroups": sorted({kind.group for kind in kinds}),
         "resources": [f"{kind.plural}{part}" for kind in kinds for part in parts],
@@ -33,7 +36,7 @@ def rule(
 
 
 class Part(NamedTuple):
-    """What a choice of an installation adds to its container: words of the command, mounts and volumes."""
+    """Additions of an install option to the container: words of the command, mounts and volumes."""
 
     words: Sequence[str] = ()
     mounts: Sequence[Object] = ()
@@ -41,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A program of an install: all objects have its name in a label, and most of them are in its namespace."""
+    """A program to install. All of its objects have its name in a label, most are in its namespace."""
 
     name: str
     namespace: str
@@ -59,7 +62,7 @@ class Component(NamedTuple):
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
     def account(self) -> Object:
-        """The service account. The Deployment mounts its token itself."""
+        """The service account. Pods do not mount its token unless they ask for it, as the Deployment's do."""
         return {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
@@ -84,7 +87,7 @@ class Component(NamedTuple):
         }
 
     def users_role(self, name: str, roles: Sequence[str], rules: list[Object]) -> Object:
-        """A ClusterRole whose rules Kubernetes adds to the roles of users, such as "edit"."""
+        """A ClusterRole whose rules Kubernetes aggregates into the roles of users, such as "edit"."""
         metadata = self.metadata(name)
         for role in roles:
             metadata["labels"][f"{_RBAC}/aggregate-to-{role}"] = "true"
@@ -94,8 +97,9 @@ class Component(NamedTuple):
         self, container: str, image: str, resources: Any, ports: dict[str, int], parts: Sequence[Part],
         replicas: int | str, strategy: str = "", volume_group: int | None = None,
     ) -> Object:  # fmt: skip
-        """The Deployment, whose program answers probes at the port `health` and may write to /tmp alone. `strategy` ""
-        is that of Kubernetes. Volumes belong to the group `volume_group`.
+        """The Deployment. Its program answers probes at the port `health` and may write only to /tmp.
+
+        With `strategy` "", Kubernetes' default applies. Volumes belong to the group `volume_group`.
         """
         group = {} if volume_group is None else {"fsGroup": volume_group}
         pod = {
@@ -107,7 +111,7 @@ class Component(NamedTuple):
             },
             "containers": [_container(container, image, resources, ports, parts)],
             "volumes": [{"name": "tmp", "emptyDir": {}}, *(one for part in parts for one in part.volumes)],
-            # The program releases its Lease when it ends.
+            # Enough for the program to release its Lease when it stops.
             "terminationGracePeriodSeconds": 10,
         }
         spec = {
@@ -132,12 +136,14 @@ class Component(NamedTuple):
         return {"apiVersion": "v1", "kind": "Service", "metadata": self.metadata(name, self.namespace), "spec": spec}
 
     def webhook_client(self, name: str, path: str) -> Object:
-        """How the API server reaches a path of the webhook (`clientConfig`) through the Service `name`."""
+        """The `clientConfig` for `path` of the webhook, reached through the Service `name`."""
         return {"service": {"namespace": self.namespace, "name": name, "port": _HTTPS, "path": path}}
 
     def webhook_configuration(self, kind: Kind, name: str, hook: Object, **more: Any) -> Object:
-        """A configuration with one webhook, of which `hook` has what is not the same for all programs; `more` are other
-        fields of the metadata. An answer within 5 seconds, without side effects, is expected of each.
+        """A configuration with one webhook.
+
+        `hook` has the fields that differ between programs; `more` are other fields of the metadata. The webhook must
+        answer within 5 seconds and has no side effects.
         """
         same = {"sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5}
         return {
@@ -149,7 +155,7 @@ class Component(NamedTuple):
 
 
 def webhook_rule(kind: Kind, operations: Sequence[str], parts: Sequence[str] = ("",)) -> Object:
-    """A rule of a webhook (RuleWithOperations) about a kind and its subresources, such as "/scale"."""
+    """A rule of a webhook (RuleWithOperations) for a kind and its subresources, such as "/scale"."""
     return {
         "apiGroups": [kind.group],
         "apiVersions": [kind.version],
@@ -160,7 +166,7 @@ def webhook_rule(kind: Kind, operations: Sequence[str], parts: Sequence[str] = (
 
 
 def secret_part(name: str, secret: str, folder: str, keys: Sequence[str], words: Sequence[str]) -> Part:
-    """Files of a Secret in a folder, which `words` name."""
+    """Mount keys of a Secret as files in `folder`; `words` are the arguments that name the files."""
     items = [{"key": key, "path": key} for key in keys]
     volume = {"name": name, "secret": {"secretName": secret, "items": items, "defaultMode": 0o440}}
     return Part(words, [{"name": name, "mountPath": folder, "readOnly": True}], [volume])

@@ -1,4 +1,4 @@
-"""Helm charts as texts, from the objects that a program's install declares. Pure.
+"""Helm charts as texts, made from the objects that a program's install declares. Pure.
 
 Where a value is chosen at install time, the objects have a placeholder, which is replaced after the objects have become
 YAML; so objects and templates have one source. Values, their schema (JSON Schema, draft 7) and the comments of
@@ -22,14 +22,14 @@ from .yaml_text import yaml_text
 
 Object = dict[str, Any]
 Made = TypeVar("Made", bound=msgspec.Struct)
-# Texts stand between double quotes in templates, where a quote, a backslash or a line end would not be itself. No name,
-# image or address has one.
+# Templates put texts between double quotes, where a quote, a backslash or a line end would need escaping. No name,
+# image or address contains one.
 UNQUOTED = r'[^"\\\s]'
 NAMES: Object = {"type": "array", "uniqueItems": True, "items": {"type": "string", "pattern": r'^[^",\\\s]+$'}}
 NAME: Object = {"type": "string", "pattern": f"^{UNQUOTED}+$"}
 SWITCH: Object = {"type": "boolean"}
 OPTIONAL_NAME: Object = {"type": "string", "pattern": f"^{UNQUOTED}*$"}
-# Conditions of a chart, each with what an install has where it holds, and where it does not.
+# Conditions of a chart, each with the fields of an install if it is true, and the fields if it is false.
 Switches = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 
 
@@ -43,9 +43,11 @@ class Value(NamedTuple):
 
 
 class Placeholders(NamedTuple):
-    """What stands in objects for values. `words` are texts as they appear in YAML, and the template text that replaces
-    them. `optional` are arguments of a program that are there only with a value. `lists` are texts for each value of a
-    list: an argument, or the namespace of an object, which then is one for each.
+    """Placeholders in objects, for values.
+
+    `words` map texts, as they appear in YAML, to the template text that replaces them. `optional` are arguments of a
+    program that are present only if the value is set. `lists` are repeated for each value of a list: an argument, or an
+    object whose namespace is the placeholder.
     """
 
     words: Mapping[str, str]
@@ -54,12 +56,12 @@ class Placeholders(NamedTuple):
 
 
 def chart_version(version: str) -> str:
-    """A version of PEP 440 (`1.2.0.dev3`, `1.2.0rc1`) as charts have it (SemVer 2: `1.2.0-dev.3`, `1.2.0-rc.1`)."""
+    """A version of PEP 440 in the format of charts (SemVer 2): `1.2.0.dev3` becomes `1.2.0-dev.3`."""
     return re.sub(r"\.?(a|b|rc|dev)(\d+)$", r"-\1.\2", version)
 
 
 def chart_file(name: str, description: str) -> str:
-    """`Chart.yaml`."""
+    """The text of `Chart.yaml`."""
     chart = {
         **{"apiVersion": "v2", "name": name, "version": chart_version(__version__), "appVersion": __version__},
         **{"type": "application", "description": description, "kubeVersion": ">=1.30.0-0"},
@@ -68,8 +70,9 @@ def chart_file(name: str, description: str) -> str:
 
 
 def schema(name: str, values: Iterable[Value], rules: Iterable[Object] = ()) -> Object:
-    """The JSON schema of the values, with `rules` that hold between them; `global` is allowed for charts that include
-    this one.
+    """The JSON schema of the values, with `rules` that relate values to each other.
+
+    `global` is allowed, for charts that include this one.
     """
     found = _closed({"global": {"type": "object"}})
     for one in values:
@@ -87,7 +90,7 @@ def _closed(properties: Object) -> Object:
 
 
 def values_text(values: Iterable[Value]) -> str:
-    """`values.yaml`."""
+    """The text of `values.yaml`."""
     lines: list[str] = []
     group = ""
     for one in values:
@@ -100,7 +103,7 @@ def values_text(values: Iterable[Value]) -> str:
 
 
 def kept(definition: Object) -> Object:
-    """A CustomResourceDefinition that stays when the chart is removed, with all objects of its kind."""
+    """A CustomResourceDefinition that Helm keeps, with all objects of its kind, when the chart is removed."""
     meta = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
     return {**definition, "metadata": meta}
 
@@ -108,8 +111,9 @@ def kept(definition: Object) -> Object:
 def template(
     templated: Made, build: Callable[[Made], list[Object]], switches: Switches, placeholders: Placeholders
 ) -> str:
-    """The objects that `build` makes of an install with placeholders, in the variants that the chart's values select
-    through `switches`.
+    """The template of the objects that `build` makes from an install with placeholders.
+
+    It has the variants that the chart's values select through `switches`.
     """
     conditions = [condition for condition, _, _ in switches]
     texts: dict[tuple[bool, ...], dict[str, str]] = {}
@@ -124,7 +128,10 @@ def template(
 
 
 def _worded(one: Object, placeholders: Placeholders) -> str:
-    """An object as YAML with placeholders replaced: once, or once for each namespace of a list."""
+    """An object as YAML with placeholders replaced.
+
+    An object whose namespace is a list placeholder is repeated for each namespace.
+    """
     text = yaml_text([one])
     for word, value in placeholders.words.items():
         text = text.replace(word, value)
@@ -139,13 +146,13 @@ def _worded(one: Object, placeholders: Placeholders) -> str:
 
 
 def _around(line: str, action: str, text: str) -> str:
-    """The text with a template action around each such line."""
+    """The text with a template action around each line that is `line`."""
     found = re.compile(rf"^ *{re.escape(line)}\n", re.MULTILINE)
     return found.sub(lambda one: f"{{{{- {action} }}}}\n{one[0]}{{{{- end }}}}\n", text)
 
 
 def _chosen(variants: dict[tuple[bool, ...], str], conditions: list[str]) -> str:
-    """A text with template conditions that yields, for each combination of `conditions`, the one of `variants`."""
+    """A text with template conditions that selects one of `variants` for each combination of `conditions`."""
     if not conditions:
         return variants[()]
     held, not_held = (
@@ -156,8 +163,9 @@ def _chosen(variants: dict[tuple[bool, ...], str], conditions: list[str]) -> str
 
 
 def _merged(condition: str, held: str, not_held: str) -> str:
-    """The text that yields one of two by a condition. Lines that both have are written once, unless that would part a
-    template action of one of them from its end.
+    """A text that yields `held` or `not_held`, depending on a condition.
+
+    Lines common to both are written once, unless that would separate a template action from its end.
     """
     first, second = held.splitlines(keepends=True), not_held.splitlines(keepends=True)
     if not (first and second):
@@ -172,7 +180,7 @@ def _merged(condition: str, held: str, not_held: str) -> str:
 
 
 def _is_balanced(lines: list[str]) -> bool:
-    """Whether each template action that lines begin ends in them, and no other."""
+    """True if the lines contain the end of each template action that begins in them, and no other end."""
     depth = 0
     for line in lines:
         if line.startswith(("{{- if ", "{{- range ")):
@@ -187,7 +195,7 @@ def _is_balanced(lines: list[str]) -> bool:
 
 
 def either(condition: str, held: str, not_held: str) -> str:
-    """The text that yields one of two by a condition."""
+    """The text that yields `held` if a condition is true, else `not_held`."""
     if held == not_held:
         return held
     if not held:

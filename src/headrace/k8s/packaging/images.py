@@ -1,4 +1,4 @@
-"""The images of a release, and what a container of one of its programs asks of its node."""
+"""The images of a release, and the resources that a container of one of its programs requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ... import __version__
 REGISTRY = "ghcr.io/headrace"
 DEFAULT_OPERATOR = f"{REGISTRY}/headrace-operator:{__version__}"
 DEFAULT_VIEW = f"{REGISTRY}/headrace-view:{__version__}"
-# The user of our images, for containers whose pods name none: the number that images without users commonly use.
+# The user of our images, for pods that set no user: the number that images without users commonly have.
 UNPRIVILEGED = 65532
 RESOURCES: dict[str, Any] = {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}
 
 
 def is_release(version: str = __version__) -> bool:
-    """Whether the images of a version are published: those of development versions (PEP 440, `.devN`) are not."""
+    """True if the images of a version are published: not for development versions (PEP 440, `.devN`)."""
     return ".dev" not in version

@@ -1,4 +1,7 @@
-"""The files that install a program: an install file, a kustomize base and a Helm chart, from one description. Pure."""
+"""The files that install a program, from one description. Pure.
+
+They are an install file, a kustomize base and a Helm chart.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ Install = TypeVar("Install", bound=Struct)
 
 
 class File(NamedTuple):
-    """Objects of an install that share the file `NAME.yaml`: those that `build` makes of the choices of an install.
+    """The objects of the file `NAME.yaml`, which `build` makes from an install's options.
 
-    In the chart, `switches` select variants, and with `value` the file has objects only where that value is true.
-    The namespace is no file of a chart, since Helm makes it.
+    In the chart, `switches` select variants; with `value`, the file is empty unless that value is true. The namespace
+    has no file in a chart, since Helm creates it (`in_chart`).
     """
 
     name: str
@@ -30,9 +33,11 @@ class File(NamedTuple):
 
 
 class Package(Struct, Generic[Install], frozen=True, kw_only=True):
-    """How a program is installed. `files` are in the order in which their objects are applied. `source` is the file
-    with this description, which made files name. `templated` is an install with placeholders in place of the chart's
-    `values`, between which the `rules` of the schema hold.
+    """How a program is installed.
+
+    `files` are in the order in which their objects are applied. `source` is the path of the file with this description;
+    generated files name it. `templated` is an install with placeholders for the chart's `values`. `rules` are the parts
+    of the chart's schema that relate values to each other.
     """
 
     name: str
@@ -50,17 +55,17 @@ class Package(Struct, Generic[Install], frozen=True, kw_only=True):
         return [one for file in self.files for one in file.build(install)]
 
     def install_file(self, install: Install | None = None) -> str:
-        """All objects, those of the defaults without an `install`, as a text for `kubectl apply --server-side -f`."""
+        """All objects as a text for `kubectl apply --server-side -f`; the default install without `install`."""
         return self.marked("", yaml_text(self.objects(install or self.defaults)))
 
     def kustomize_base(self) -> dict[str, str]:
-        """The files of the kustomize base, which has what is on by default: text by path."""
+        """The files of the kustomize base, with the parts that are on by default: text by path."""
         parts = {f"{one.name}.yaml": found for one in self.files if (found := one.build(self.defaults))}
         head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(parts)}
         return self.kustomize_files({"kustomization.yaml": [head], **parts})
 
     def kustomize_files(self, parts: Mapping[str, list[Object]]) -> dict[str, str]:
-        """Objects as files: text by path."""
+        """The texts of files with objects, by path."""
         return {path: self.marked(path, yaml_text(found)) for path, found in parts.items()}
 
     def chart(self) -> dict[str, str]:
@@ -84,5 +89,5 @@ class Package(Struct, Generic[Install], frozen=True, kw_only=True):
         return either(file.value, text, "") if file.value else text
 
     def marked(self, path: str, text: str) -> str:
-        """A text that says how it is made. JSON has no comments."""
+        """The text with a comment on how it was generated, except for JSON, which has no comments."""
         return text if path.endswith(".json") else f"# Made by `make install-files` from {self.source}.\n{text}"

@@ -1,8 +1,8 @@
-"""How the install of a program is removed from a cluster: what the uninstall commands of the operator and of the
-cluster queue have in common.
+"""Removes the install of a program from a cluster.
 
-The objects of an install are found by their label and their names, so it does not matter whether kubectl, kustomize,
-Helm or the program itself has made them, nor which of them are gone already. Each step can be broken off and repeated.
+This is the common part of the uninstall commands of the operator and of the cluster queue. The objects of an install
+are found by their label and their names, so it does not matter whether kubectl, kustomize, Helm or the program itself
+created them, nor which of them are gone already. Each step can be interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Object = dict[str, Any]
 
 DEFINITION = "CustomResourceDefinition"
 NAMESPACE = "Namespace"
-# Objects that Kubernetes makes in each namespace, by kind and name ("": any), and those that follow from others.
+# Objects, by kind and name ("": any), that Kubernetes creates in each namespace or derives from other objects.
 _OF_KUBERNETES = {
     *(("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")),
     *((kind, "") for kind in ("Event", "Endpoints", "EndpointSlice", "PodMetrics")),
 }
-# Seconds between two looks at what is being deleted.
+# Seconds between two checks of objects that are being deleted.
 _LOOK = 0.5
-# The API server asks to try again later.
+# The HTTP status with which the API server asks for a later retry.
 _TOO_MANY = 429
-# How many objects a line names.
+# The number of objects that a message names.
 _NAMED = 8
 
 
@@ -61,7 +61,7 @@ class Item(NamedTuple):
 
 
 class Remaining(NamedTuple):
-    """Objects that stay, by `KIND/NAME`; `why` they do, and what to do about them."""
+    """Objects that stay in the cluster, as `KIND/NAME`; `why` has the reason and what to do about them."""
 
     objects: tuple[str, ...]
     why: str
@@ -71,18 +71,18 @@ class Remaining(NamedTuple):
 
 
 class TooLongError(Exception):
-    """What is being deleted is not gone in time."""
+    """Deleted objects are still there after the time limit."""
 
 
 def named(texts: Iterable[str]) -> str:
-    """A list of names that is not too long to read."""
+    """A list of names, shortened if it is long."""
     found = list(texts)
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return ", ".join(found[:_NAMED]) + more
 
 
 async def kinds_served(api: Api) -> list[Served]:
-    """The kinds that the API server lists. APIs whose server does not answer are left out.
+    """The kinds that the API server lists, except those of APIs whose server does not respond.
 
     Raises ApiError, Unreachable.
     """
@@ -101,7 +101,7 @@ async def kinds_served(api: Api) -> list[Served]:
             if "list" in one["verbs"] and "/" not in one["name"]
         ]
 
-    # Each version of a group is an APIService, also those of the API server itself.
+    # Each version of a group has an APIService, including those of the API server itself.
     apis = [one for one in (await api.list_objects(APISERVICES)).items if _is_available(one)]
     return [one for found in await asyncio.gather(*map(of_api, apis)) for one in found]
 
@@ -111,9 +111,11 @@ def _is_available(api_service: Object) -> bool:
 
 
 class Removal:
-    """The removal of the install of the program `component`. `declared` are all objects that any install of it has, of
-    which kinds and names count. `said` gets a line for each object that is deleted, `tell` what is waited for. With
-    `dry_run` nothing is changed. What is deleted has to be gone within `timeout` seconds of the beginning.
+    """Removes the install of the program `component`.
+
+    `declared` are all objects that any install of it has, by kind and name. `said` is called with a line for each
+    deleted object, `tell` with the objects that the removal waits for. With `dry_run` nothing is changed. `timeout` is
+    the limit for the whole removal, in seconds.
     """
 
     def __init__(
@@ -130,10 +132,10 @@ class Removal:
         self._declared = {(_group(one), one["kind"], one["metadata"]["name"]) for one in declared}
 
     async def look(self) -> None:
-        """Find the objects. Raises ApiError, Unreachable."""
+        """Find the objects of the install. Raises ApiError, Unreachable."""
         self.served = await kinds_served(self.api)
         wanted = {(group, kind) for group, kind, _ in self._declared}
-        # Several versions of a kind list the same objects.
+        # All versions of a kind list the same objects.
         found: dict[str, Item] = {}
         for kind, _ in self.served:
             if (kind.group, kind.kind) in wanted:
@@ -144,7 +146,7 @@ class Removal:
     async def listed(
         self, kind: Kind, labels: str = "", fields: str = "", trim: Callable[[Object], Object] = lambda item: item
     ) -> list[Item]:
-        """The objects of a kind in all namespaces; [] if the cluster does not have the kind (any more).
+        """The objects of a kind in all namespaces; [] if the cluster does not serve the kind.
 
         Raises ApiError, Unreachable.
         """
@@ -153,13 +155,13 @@ class Removal:
                 found = await _unless_gone(self.api.list_objects(kind, labels=labels, fields=fields, trim=trim))
                 return [Item(kind, one) for one in found.items] if found else []
             except ApiError as exc:
-                # The API server begins to serve a kind that was just defined.
+                # The API server responds with 429 for a moment after a kind is defined.
                 if exc.status != _TOO_MANY or time.monotonic() > self._until:
                     raise
             await asyncio.sleep(_LOOK)
 
     async def _of_install(self, kind: Kind) -> list[Item]:
-        # Definitions are known by their names alone.
+        # Definitions are found by name alone.
         labels = "" if kind.kind == DEFINITION else f"{PROGRAM_LABEL}={self._component}"
         found = await self.listed(kind, labels)
         names = {name for group, declared, name in self._declared if (group, declared) == (kind.group, kind.kind)}
@@ -168,18 +170,19 @@ class Removal:
         return [one for one in found if anywhere or one.name in names]
 
     def of(self, *kinds: str) -> list[Item]:
-        """The objects that were found of some kinds."""
+        """The objects of some kinds that `look` found."""
         return [one for one in self.items if one.kind.kind in kinds]
 
     def kind(self, group: str, kind: str) -> Kind | None:
-        """A kind that the cluster has; None if it does not."""
+        """A kind that the cluster has; None if it lacks the kind."""
         return next((one for one, _ in self.served if (one.group, one.kind) == (group, kind)), None)
 
     async def delete(
         self, items: Iterable[Item], propagation: str = "Background", patience: float = float("inf")
     ) -> None:
-        """Delete objects, and wait until they are gone, or for so many seconds. Raises ApiError, Unreachable,
-        TooLongError.
+        """Delete objects and wait until they are gone, at most `patience` seconds.
+
+        Raises ApiError, Unreachable, TooLongError.
         """
         found = list(items)
         for one in found:
@@ -190,20 +193,21 @@ class Removal:
         await self.until_gone(found, patience)
 
     def release(self, item: Item) -> None:
-        """Say that an object is released."""
+        """Report an object as released."""
         self.released.append(item)
         self._say(item, "released")
 
     def keep(self, items: Iterable[object], why: str) -> None:
-        """Report that objects stay, and why."""
+        """Report objects that stay, and the reason."""
         self.remaining.append(Remaining(tuple(map(str, items)), why))
 
     def _say(self, item: Item, what: str) -> None:
         self._said(f"{item} {what}{' (dry run)' if self.dry_run else ''}")
 
     async def until_gone(self, items: Iterable[Item], patience: float = float("inf")) -> None:
-        """Wait until objects that are being deleted are gone, or for so many seconds. Raises ApiError, Unreachable,
-        TooLongError.
+        """Wait until objects that are being deleted are gone, at most `patience` seconds.
+
+        Raises ApiError, Unreachable, TooLongError.
         """
         waiting = [] if self.dry_run else list(items)
         news, until = News(self.tell), time.monotonic() + patience
@@ -223,8 +227,9 @@ class Removal:
         return found if found and found["metadata"]["uid"] == _uid(one) else None
 
     async def delete_namespaces(self, others: Iterable[str]) -> None:
-        """Delete the namespaces of the install, and those of `others` that are there. A namespace stays if objects of
-        somebody else are in it. Raises ApiError, Unreachable, TooLongError.
+        """Delete the namespaces of the install, and those named in `others` that exist.
+
+        A namespace stays if it contains objects of others. Raises ApiError, Unreachable, TooLongError.
         """
         kind = self.kind("", NAMESPACE)
         assert kind is not None
@@ -245,7 +250,7 @@ class Removal:
             self.keep([one], f"it has {named(texts)}; {how}")
 
     async def _others_in(self, namespace: str) -> list[Item]:
-        """What is in a namespace and neither of the install nor of Kubernetes itself."""
+        """The objects in a namespace that belong neither to the install nor to Kubernetes itself."""
 
         async def of_kind(kind: Kind) -> list[Item]:
             found = await _unless_gone(self.api.list_objects(kind, namespace))
@@ -255,7 +260,7 @@ class Removal:
         inside = [one for found in listed for one in found if not _is_of_kubernetes(one)]
         ours, before = {_uid(one) for one in self.items}, 0
         while len(ours) > before:
-            # What an object of the install owns goes with it.
+            # Objects that an object of the install owns are deleted with it.
             before = len(ours)
             ours |= {_uid(one) for one in inside if ours.intersection(_owners(one))}
         return [one for one in inside if _uid(one) not in ours]
@@ -275,19 +280,19 @@ def _owners(item: Item) -> list[str]:
 
 
 def _is_of_kubernetes(item: Item) -> bool:
-    """Whether Kubernetes has made an object, or deletes it already."""
+    """True if Kubernetes created an object, or it is being deleted already."""
     kinds = {(item.kind.kind, ""), (item.kind.kind, item.name)}
     return bool(kinds & _OF_KUBERNETES or item.body["metadata"].get("deletionTimestamp"))
 
 
 def _helm_release(item: Item) -> str:
-    """The release that Helm keeps a record of in an object; "" for any other object."""
+    """The release whose record Helm keeps in an object; "" for any other object."""
     labels = item.body["metadata"].get("labels") or {}
     return str(labels.get("name", "")) if labels.get("owner") == "helm" else ""
 
 
 def _kept_by(one: Item, body: Object) -> str:
-    """What an object that is being deleted waits for, as far as it tells that."""
+    """The reason why an object is not deleted yet, as far as its body shows it."""
     if one.kind.kind == NAMESPACE:
         conditions = (body.get("status") or {}).get("conditions") or ()
         reasons = [str(each.get("message", "")) for each in conditions if each.get("status") == "True"]
@@ -297,7 +302,7 @@ def _kept_by(one: Item, body: Object) -> str:
 
 
 async def _unless_gone(request: Any) -> Any:
-    """The answer to a request; None if the object, or its kind, is not there."""
+    """The response to a request; None if the object or its kind does not exist."""
     try:
         return await request
     except ApiError as exc:

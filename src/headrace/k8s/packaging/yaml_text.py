@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: Any, value: str) -> Any:
-    # Text that could be read as a number, a date or a truth value is quoted.
+    # Text that a YAML parser could read as a number, a date or a boolean is quoted.
     style = None if _PLAIN.match(value) and value.lower() not in _WORDS else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
@@ -27,7 +27,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(objects: Iterable[dict[str, Any]]) -> str:
-    """The objects as documents, each after a line `---`."""
+    """The objects as YAML documents, each after a line `---`."""
     return "".join(
         "---\n" + str(yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True))
         for one in objects

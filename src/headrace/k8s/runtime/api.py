@@ -1,7 +1,7 @@
-"""The part of the API server's REST interface that the operator and our commands use, on one aiohttp session.
+"""A client of the API server's REST interface, for the operator and our commands.
 
-Objects are the dictionaries of the API. Every refusal is an ApiError with the server's own reason and message. A watch
-is a stream of (type, object) whose end its reader handles (`watches.Reflector`).
+It uses one aiohttp session. Objects are the dictionaries of the API. Every refusal is an ApiError with the server's own
+reason and message. A watch is a stream of (type, object), which the reader restarts when it ends (`watches.Reflector`).
 Source: Kubernetes API concepts (verbs, watch, server-side apply), API conventions (Status).
 """
 
@@ -25,23 +25,25 @@ from .credentials import Cluster
 
 Object = dict[str, Any]
 
-# The field manager of server-side apply, and of creations.
+# The field manager of server-side apply and of creations.
 FIELD_MANAGER = "headrace-operator"
 # Seconds for a request other than a watch; the API server's own limit is 60.
 REQUEST_TIMEOUT = 65.0
-# Seconds after which the server ends a watch, so that a dead proxy cannot silence one for ever. The server ends it with
-# a bookmark, whose version the next watch continues from.
+# Seconds after which the server ends a watch, so that a dead proxy cannot silence a watch forever. The server ends it
+# with a bookmark, from whose version the next watch continues.
 WATCH_TIMEOUT = 540
 _CHUNK = 500
-# Levels of a document that is nested too deeply which are kept. Objects of Kubernetes have tens of them, and what walks
-# them here goes down by a call or two for each.
+# Levels of a too deeply nested document that are kept. Kubernetes' objects have some tens of levels, and code that
+# walks them uses one or two calls for each level.
 KEPT_LEVELS = 150
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 
 class ApiError(Exception):
-    """A refusal of the API server: HTTP `status`, the machine-readable `reason` ("AlreadyExists"), the message, and the
-    `details` of its Status (metav1.StatusDetails), {} without any.
+    """A refusal of the API server.
+
+    `status` is the HTTP status, `reason` the machine-readable reason ("AlreadyExists"), and `details` those of its
+    Status (metav1.StatusDetails), {} without any.
     """
 
     def __init__(self, status: int, reason: str, message: str, details: Object | None = None) -> None:
@@ -53,7 +55,7 @@ class ApiError(Exception):
 
 
 def is_namespace_ending(exc: ApiError) -> bool:
-    """Whether an object was refused because its namespace is being deleted."""
+    """True if an object was rejected because its namespace is being deleted."""
     return any(one.get("reason") == "NamespaceTerminating" for one in exc.details.get("causes") or ())
 
 
@@ -67,8 +69,10 @@ class Listing(NamedTuple):
 
 
 class Api:
-    """One cluster's API server. `counted` is called with verb and plural of each request; `manager` is the field
-    manager of writes; `timeout` is the limit for a request other than a watch, in seconds.
+    """One cluster's API server.
+
+    `counted` is called with the verb and plural of each request. `manager` is the field manager of writes. `timeout` is
+    the limit for a request other than a watch, in seconds.
     """
 
     def __init__(
@@ -106,8 +110,9 @@ class Api:
         fields: str = "",
         trim: Callable[[Object], Object] = lambda item: item,
     ) -> Listing:
-        """All matching objects, fetched in chunks, and the resource version from which to watch. `trim` returns what is
-        kept of an object: all that there is of very many may not fit into memory.
+        """All matching objects, fetched in chunks, and the resource version from which to watch.
+
+        `trim` reduces each object before it is kept, because very many whole objects may not fit into memory.
         """
         items: list[Object] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(_CHUNK)}
@@ -124,8 +129,9 @@ class Api:
         return await self._send("create", "POST", kind, kind.path(namespace), query, body)
 
     async def apply(self, kind: Kind, namespace: str, name: str, body: Object, force: bool = True) -> Object:
-        """Server-side apply. With metadata.uid in `body`, only the object with that uid is changed, and none is
-        created.
+        """Server-side apply.
+
+        With metadata.uid in `body`, only the object with that uid is changed, and no object is created.
         """
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         query = {"fieldManager": self.manager, "force": "true" if force else "false"}
@@ -134,18 +140,18 @@ class Api:
         )
 
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object, subresource: str = "") -> Object:
-        """JSON merge patch (RFC 7386): a null removes a field; a metadata.uid in `body` must be the object's uid."""
+        """JSON merge patch (RFC 7386): null removes a field; a metadata.uid in `body` must match the object's."""
         path = kind.path(namespace, name, subresource)
         query = {"fieldManager": self.manager}
         return await self._send("patch", "PATCH", kind, path, query, body, "application/merge-patch+json")
 
     async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Object]) -> Object:
-        """JSON patch (RFC 6902); with a failed test nothing is changed (ApiError, status 422)."""
+        """JSON patch (RFC 6902). If a test fails, nothing is changed (ApiError, status 422)."""
         path, query = kind.path(namespace, name), {"fieldManager": self.manager}
         return await self._send("patch", "PATCH", kind, path, query, list(operations), "application/json-patch+json")
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
-        """PUT; with metadata.resourceVersion in `body`, it is refused if the object has changed since that version."""
+        """PUT. With metadata.resourceVersion in `body`, it fails if the object has changed since that version."""
         return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": self.manager}, body)
 
     async def delete(
@@ -210,7 +216,7 @@ class Api:
         """An open WebSocket (aiohttp.ClientWebSocketResponse), such as a pod's `exec`. Raises ApiError, Unreachable."""
         self.counted("create", kind.plural)
         url = self.cluster.server + kind.path(namespace, name, subresource)
-        # A kubelet has no type for what it streams, and answers 406 where one is asked for.
+        # A kubelet sends streams without a media type, and responds with 406 if a type is asked for.
         headers = {**await self._headers(), "Accept": "*/*"}
         try:
             return await self._open().ws_connect(
@@ -300,10 +306,10 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def decoded(raw: bytes) -> Any:
-    """The value of a JSON text. What is deeper than Python decodes has null where it is deeper than KEPT_LEVELS.
+    """The value of a JSON text, cut off at KEPT_LEVELS if it is nested deeper than Python decodes.
 
-    A definition that leaves the form of a field open lets users nest an object deeper than Python decodes, and such an
-    object would end the watch of its kind. Raises msgspec.DecodeError.
+    Deeper values become null. A definition that leaves the form of a field open lets users nest an object deeper than
+    Python decodes, and such an object would end the watch of its kind. Raises msgspec.DecodeError.
     """
     try:
         return msgspec.json.decode(raw)

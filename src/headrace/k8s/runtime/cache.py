@@ -1,8 +1,7 @@
 """A local copy of the objects of one kind, by namespace and name, with an index by owner.
 
-A reflector fills it; objects that the operator itself wrote are added at once (`put`), so that the next reconcile has
-them even before the watch reports them. Of two versions, the newer one is kept. Pure but
-for its log.
+A reflector fills it. Objects that the operator itself wrote are added at once (`put`), so that the next reconcile has
+them even before the watch reports them. Of two versions, the newer one is kept. Pure but for its log.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import msgspec
 Object = dict[str, Any]
 log = logging.getLogger("headrace.k8s.cache")
 
-# Bytes of the largest part that is kept once. Parts are kept beyond the object that they came with, so this and their
-# number limit how much memory users can have this program keep.
+# Bytes of the largest part that is shared. Shared parts outlive the object that they came with, so this limit and their
+# number bound the memory that users can make this program keep.
 _LARGEST_SHARED = 2048
 
 Key = tuple[str, str]
@@ -45,8 +44,10 @@ def version_of(item: Object) -> int:
 
 
 def shared(part: Any) -> Any:
-    """A part of an object, as JSON has it; of many small ones that are equal there is one in memory, which nobody
-    changes. Raises RecursionError for one that is nested too deeply, OverflowError for numbers beyond 64 bits.
+    """A part of an object, as decoded from JSON; equal small parts are one object in memory.
+
+    Callers must not change it. Raises RecursionError if it is nested too deeply, OverflowError for numbers beyond 64
+    bits.
     """
     text = msgspec.json.encode(part)
     return _decoded(text) if len(text) <= _LARGEST_SHARED else part
@@ -94,14 +95,16 @@ class Cache:
         return old
 
     def trimmed(self, item: Object) -> Object:
-        """What is stored of an object. One that cannot be trimmed, as its fields have a form that nobody has thought
-        of, is kept whole, and costs itself alone.
+        """The object as it is stored.
+
+        An object that cannot be trimmed, because its fields have an unexpected form, is kept whole, so that it does not
+        break the watch of the others.
         """
         try:
             return self._trim(item)
         except Exception as exc:
             namespace, name = key_of(item)
-            log.warning("kept whole: %r", exc, extra={"namespace": namespace, "object": name})
+            log.warning("not trimmed: %r", exc, extra={"namespace": namespace, "object": name})
             return item
 
     def drop(self, item: Object) -> None:
@@ -113,8 +116,10 @@ class Cache:
             del self._items[key]
 
     def replace(self, items: Iterable[Object], namespace: str = "", version: str = "") -> list[Object]:
-        """Store a whole listing of `trimmed` objects, of one namespace or of all (""), that was made at `version`;
-        returns the objects that are gone. Objects that are newer than the listing are kept.
+        """Replace the objects of one namespace, or of all (""), by a listing; returns the removed objects.
+
+        `items` are as `trimmed` returns them; `version` is the listing's. Stored objects that are newer than the
+        listing are kept.
         """
         fresh = list(items)
         present = {(key_of(one), _uid(one)) for one in fresh}

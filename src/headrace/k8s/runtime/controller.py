@@ -1,9 +1,11 @@
-"""Controllers: each keeps the objects of one kind as they should be. Level-triggered: a reconcile looks at what is, not
-at what has happened, and one that finds nothing to do writes nothing.
+"""Controllers: each keeps the objects of one kind in their desired state.
 
-A change of an object, or of one that it owns, puts its key into the controller's queue. A worker takes the key:
-`observe` reads caches alone, `reconcile` decides and is pure, `carry_out` writes. A kind whose reconcile wants objects
-and a status (`desired`) gives `reconcile` alone; one that has more to see, or to do, gives the other two as well.
+Controllers are level-triggered: a reconcile compares the present state with the desired one, whatever has happened, and
+writes nothing if they agree.
+
+A change of an object, or of an object that it owns, puts its key into the controller's queue. A worker takes the key:
+`observe` reads only caches, `reconcile` decides and is pure, `carry_out` writes. A controller whose decisions are
+objects and a status (`Outcome`) needs only `reconcile`; others provide `observe` and `carry_out` as well.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.k8s.controller")
 
-# The least number of seconds until the next reconcile that another one asks for: a time in the past, which is a defect,
-# must not keep a controller from everything else.
+# The minimum delay in seconds of a reconcile that another reconcile requests. A requested time in the past, which is a
+# defect, must not keep a controller from all other work.
 SHORTEST_REQUEUE = 0.5
-# Seconds after which a name that another object has is tried again.
+# Seconds before a create is retried if another object has the name.
 TAKEN_RETRY = 30.0
 
 
 class Part(Protocol):
-    """What acts in a process: a `Controller`, or anything else that works through a queue. `name` stands in metrics."""
+    """A worker of a process: a `Controller`, or anything else with a queue. `name` is its label in metrics."""
 
     name: str
 
@@ -48,8 +50,10 @@ class Part(Protocol):
 
 
 class Shared:
-    """What the controllers of one process share: the API client, the caches and the metrics. `component` is the name
-    of the process in Events ("headrace-operator"), and with underscores the first part of its metrics' names.
+    """The API client, caches and metrics that the controllers of one process share.
+
+    `component` is the name of the process in Events ("headrace-operator"). With underscores, it is the prefix of the
+    names of its metrics.
     """
 
     def __init__(self, api: Api, metrics: Metrics, component: str, namespaces: Sequence[str] = ()) -> None:
@@ -59,7 +63,7 @@ class Shared:
         self.watches = Watches(api, namespaces)
         self.controllers: list[Part] = []
         self.at_end: list[Callable[[], None]] = []
-        """Called when the controllers have stopped."""
+        """Functions to call after the controllers have stopped."""
         prefix, by = component.replace("-", "_"), ("controller",)
         self.reconciles, self.errors = f"{prefix}_reconciles_total", f"{prefix}_errors_total"
         self.seconds = f"{prefix}_reconcile_seconds"
@@ -69,7 +73,7 @@ class Shared:
         metrics.gauge(f"{prefix}_queue_length", "Objects that wait for a reconcile.", self._queue_lengths, by)
 
     async def work(self) -> None:
-        """Have all controllers work, as soon as the caches are filled, until cancelled."""
+        """Run all controllers, once the caches are filled, until cancelled."""
         await self.watches.filled()
         await asyncio.gather(*(one.work() for one in self.controllers))
 
@@ -78,8 +82,10 @@ class Shared:
 
 
 class Watch(NamedTuple):
-    """Objects that a controller's objects depend on without owning them. `concerned` names the controller's objects
-    that a change concerns, each with the seconds after which it is reconciled. The rest is as in `Watches.cache`.
+    """Objects that a controller's objects depend on without owning them.
+
+    `concerned` returns the keys of the controller's objects that a change affects, each with the delay of their
+    reconcile in seconds. The other fields are as in `Watches.cache`.
     """
 
     selection: Selection
@@ -89,12 +95,12 @@ class Watch(NamedTuple):
 
 
 class Controller:
-    """`reconcile(observed, now)` says what is to be done for one object of the selection `kind`.
+    """`reconcile(observed, now)` decides what to do for one object of the selection `kind`.
 
-    `observe(item, now)` returns what `reconcile` is given, None to leave the object alone; by default an `Observed`, of
-    an object that is not being deleted. `carry_out(observed, decided, now)` does what `reconcile` decided, and returns
-    the time of the next reconcile if nothing changes (seconds since the epoch), or None; by default it takes an
-    `Outcome`. `forget` is called with the key of an object that is gone.
+    `observe(item, now)` returns the argument for `reconcile`, or None to leave the object alone. The default returns an
+    `Observed`, and None for an object that is being deleted. `carry_out(observed, decided, now)` does what `reconcile`
+    decided, and returns the time of the next reconcile if nothing changes (seconds since the epoch), or None. The
+    default takes an `Outcome`. `forget` is called with the key of an object that is gone.
     """
 
     def __init__(
@@ -123,8 +129,9 @@ class Controller:
         shared.metrics.count(shared.errors, self.name, add=0)
 
     async def work(self) -> None:
-        """Reconcile all objects and then what changes, until cancelled; another process completes what is interrupted.
-        The caches must be filled.
+        """Reconcile all objects, then each change, until cancelled. The caches must be filled.
+
+        The process that leads next completes interrupted work.
         """
         for item in self.objects:
             self.queue.add(key_of(item))
@@ -132,14 +139,14 @@ class Controller:
         await asyncio.gather(*(self._worker() for _ in range(self._workers)))
 
     def requeue(self, key: Key, seconds: float) -> None:
-        """Reconcile an object after so many seconds, unless it is to be reconciled earlier."""
+        """Reconcile an object after some seconds, unless an earlier reconcile is queued."""
         self.queue.add_at(key, time.monotonic() + seconds)
 
     def seen(self, kind: Kind, item: Object) -> None:
         """Put an object of a response into its cache before the watch reports it."""
         meta = item["metadata"]
         if kind == self.kind:
-            # After its last finalizer the object is gone as well; its watch may have told that already.
+            # With its last finalizer removed, the object is gone. The watch may have reported that already.
             if not meta.get("deletionTimestamp") or meta.get("finalizers"):
                 self.objects.put(item)
         elif kind.kind in self.owned:
@@ -179,7 +186,7 @@ class Controller:
             finally:
                 self.queue.done(key)
 
-    # --- changes, and the objects that they concern
+    # --- changes, and the objects that they affect
 
     def _add(self, item: Object) -> None:
         self.queue.add(key_of(item))
@@ -198,7 +205,7 @@ class Controller:
 
         return changed
 
-    # --- a kind whose reconcile wants objects and a status
+    # --- defaults, for a controller that decides on objects and a status
 
     def _see(self, item: Object, now: float) -> Observed | None:
         if item["metadata"].get("deletionTimestamp"):
@@ -232,7 +239,7 @@ class Controller:
 
 
 def owners_of(item: Object, kind: Kind) -> Iterator[Key]:
-    """The key of the object of `kind` that controls an object, if one does."""
+    """The key of the object of `kind` that controls an object, if there is one."""
     for one in item["metadata"].get("ownerReferences") or ():
         group = one.get("apiVersion", kind.api_version).rpartition("/")[0]
         if one.get("controller") and (group, one.get("kind")) == (kind.group, kind.kind):

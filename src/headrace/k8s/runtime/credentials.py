@@ -1,4 +1,4 @@
-"""Finds the API server and credentials: in a kubeconfig file, or in the service account of this process's pod.
+"""Finds the API server and credentials, in a kubeconfig file or a pod's service account.
 
 A token is read before each request: the kubelet replaces the token file of a service account about once an hour, and
 the tokens of a kubeconfig's `exec` program expire (client.authentication.k8s.io/v1).
@@ -22,9 +22,9 @@ import yaml
 from msgspec import Struct
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# Seconds for which the content of a token file is used without reading it again.
+# Seconds for which the content of a token file is reused.
 _TOKEN_FILE_LIFE = 60.0
-# Seconds before its expiry from which a token of an `exec` program is replaced.
+# Seconds by which a token of an `exec` program is replaced before it expires.
 _EXPIRY_MARGIN = 60.0
 
 
@@ -33,7 +33,7 @@ class CredentialsError(Exception):
 
 
 class Identity:
-    """A user's credentials: `token` returns the valid bearer token, "" if a client certificate is used instead."""
+    """A user's credentials. `token` returns a valid bearer token, "" if a client certificate is used."""
 
     def __init__(self, token: str = "", file: Path | None = None, program: dict[str, Any] | None = None) -> None:
         self._token = token
@@ -55,14 +55,16 @@ class Identity:
         return self._token
 
     def forget(self) -> None:
-        """The server has refused the token: the next request reads or makes another one."""
+        """Discard a token that the server has rejected; the next request obtains another one."""
         if self._file or self._program:
             self._until = 0.0
 
 
 class Cluster(Struct, frozen=True):
-    """One cluster: `server` is a URL, `tls` None for plain HTTP, `namespace` the default namespace. `is_of_pod`: this
-    process runs in a pod of it, whose namespace that is.
+    """One cluster. `server` is a URL, `tls` is None for plain HTTP.
+
+    `namespace` is the default namespace. `is_of_pod` is True if this process runs in a pod of the cluster; `namespace`
+    is then the pod's.
     """
 
     server: str
@@ -73,7 +75,7 @@ class Cluster(Struct, frozen=True):
 
 
 def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None = None) -> Cluster:
-    """The cluster of `kubeconfig`, of KUBECONFIG, of this process's pod, or of ~/.kube/config, in this order.
+    """The cluster of `kubeconfig`, KUBECONFIG, this process's pod, or ~/.kube/config, in this order.
 
     Raises CredentialsError.
     """
@@ -87,14 +89,14 @@ def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None
     if not present:
         looked = ", ".join(str(one) for one in paths)
         raise CredentialsError(
-            f"no kubeconfig: {looked} is not there; name one by --kubeconfig or KUBECONFIG, or run in a pod with a "
+            f"no kubeconfig: {looked} is not there; name one with --kubeconfig or KUBECONFIG, or run in a pod with a "
             "service account"
         )
     return from_kubeconfig(present, context)
 
 
 def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Cluster:
-    """The cluster of this process's pod, with the service account that is mounted there."""
+    """The cluster of this process's pod, with the service account mounted there."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
     return Cluster(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
@@ -106,7 +108,7 @@ def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Clust
 
 
 def pod_namespace(folder: Path = SERVICE_ACCOUNT) -> str:
-    """The namespace of this process's pod; "" outside of pods, and where a pod has no service account's token."""
+    """The namespace of this process's pod; "" outside of pods, and without a service account token."""
     try:
         return (folder / "namespace").read_text().strip()
     except OSError:
@@ -114,7 +116,10 @@ def pod_namespace(folder: Path = SERVICE_ACCOUNT) -> str:
 
 
 def from_kubeconfig(paths: list[Path], context: str = "") -> Cluster:
-    """The cluster and user of a context ("" is the current one) of kubeconfig files, merged as kubectl merges them."""
+    """The cluster and user of a context of kubeconfig files, which are merged as kubectl merges them.
+
+    The context "" is the current one.
+    """
     merged: dict[str, dict[str, tuple[dict[str, Any], Path]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = ""
     for path in paths:
@@ -185,7 +190,7 @@ def _data(entry: dict[str, Any], key: str, path: Path) -> bytes:
 
 
 async def _token_from_program(program: dict[str, Any]) -> tuple[str, float]:
-    """The token of an `exec` program and its expiry (seconds since the epoch)."""
+    """Run an `exec` program; returns its token, and when to replace it (seconds since the epoch)."""
     command = [str(program["command"]), *map(str, program.get("args") or [])]
     environ = {**os.environ, **{one["name"]: one["value"] for one in program.get("env") or []}}
     environ["KUBERNETES_EXEC_INFO"] = json.dumps(

@@ -1,4 +1,7 @@
-"""Kubernetes Events about any object: what a controller did and why, for `kubectl describe`. Source: core/v1 Event."""
+"""Kubernetes Events about any object: what a controller did and why, for `kubectl describe`.
+
+Source: core/v1 Event.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.k8s.events")
 
-# The namespace of Events about objects that have none.
+# The namespace of Events about cluster-scoped objects.
 CLUSTER_SCOPED = "default"
 
 
@@ -37,7 +40,7 @@ class Creator(Protocol):
 
 
 async def record(api: Creator, kind: Kind, about: Object, event: Report, now: float, component: str) -> None:
-    """Write an Event about an object of `kind`. A refusal is only logged: a reconcile does not fail for want of it."""
+    """Write an Event about an object of `kind`. A failure is only logged, and does not fail the reconcile."""
     body = event_body(kind, about, event, now, component)
     try:
         await api.create(EVENTS, body["metadata"]["namespace"], body)
@@ -48,13 +51,15 @@ async def record(api: Creator, kind: Kind, about: Object, event: Report, now: fl
 
 
 def where(kind: Kind, key: Key) -> dict[str, str]:
-    """What log lines say of an object of `kind`."""
+    """Log fields that identify an object of `kind`."""
     return {"namespace": key[0], kind.kind.lower(): key[1]}
 
 
 def event_body(kind: Kind, about: Object, event: Report, now: float, component: str) -> Object:
-    """A core/v1 Event of `component` about an object of `kind`. Its name is derived from its content and the object's
-    status, so that a controller that was restarted before it wrote the next status does not write an Event twice.
+    """A core/v1 Event of `component` about an object of `kind`.
+
+    Its name is derived from its content and the object's status, so that a controller that restarts before it has
+    written the next status does not write an Event twice.
     """
     meta = about["metadata"]
     identity = json.dumps([meta["uid"], about.get("status"), event.reason, event.message], sort_keys=True)

@@ -1,8 +1,8 @@
 """Leader election among operators: the leader holds a Lease and renews it (coordination.k8s.io/v1).
 
-`decide` is pure: what to do about a Lease as it was read. A holder that cannot renew stops acting before the Lease's
-duration is over, after which another operator may take it. Clocks of two machines are not
-compared: a Lease is taken over only after it was unchanged for its duration by our own clock.
+`decide` is pure: it chooses the step for a Lease as it was read. A holder that cannot renew stops acting before the
+Lease's duration is over; after that, another operator may take it. Clocks of two machines are not compared: an operator
+takes over a Lease only after the Lease was unchanged for its duration by the operator's own clock.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Object = dict[str, Any]
 log = logging.getLogger("headrace.k8s.lease")
 
 DURATION = 15.0
-# Seconds after its last renewal in which a holder may begin another. Together with the limit of a request, it is less
-# than DURATION, so a holder has stopped before another operator may take the Lease.
+# Seconds after the last renewal within which a holder may begin another. This plus REQUEST_TIMEOUT is less than
+# DURATION, so a holder has stopped before another operator may take the Lease.
 RENEW_DEADLINE = 10.0
 RETRY = 2.0
-# The limit for each of an election's requests.
+# Seconds for each request of an election.
 REQUEST_TIMEOUT = 4.0
 
 
@@ -39,7 +39,10 @@ class Step(enum.Enum):
 
 
 def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
-    """The step of `me` for `lease` (None: there is none), which has not changed for this number of seconds."""
+    """The step of `me` for `lease`, which has been unchanged for `unchanged_for` seconds.
+
+    None stands for a missing Lease.
+    """
     if lease is None:
         return Step.CREATE
     spec = lease.get("spec") or {}
@@ -52,7 +55,7 @@ def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
 
 
 def seconds_fresh(lease: Object, now: datetime) -> float:
-    """The seconds from `now` for which the Lease is held; 0 or less if it is not."""
+    """The seconds from `now` until the Lease expires; 0 or less if it has expired or has no holder."""
     spec = lease.get("spec") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return 0.0
@@ -75,10 +78,10 @@ def spec_of(me: str, now: datetime, before: Object | None) -> Object:
 
 
 class Election:
-    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is. The Lease is
-    labelled with the name of the program, `component`.
+    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is.
 
-    `api` has REQUEST_TIMEOUT: an API server that receives requests and answers none must not keep a holder acting.
+    The Lease is labelled with the name of the program, `component`. `api` must have the timeout REQUEST_TIMEOUT: an API
+    server that receives requests without responding must not keep a holder acting.
     """
 
     def __init__(
@@ -103,18 +106,18 @@ class Election:
         self._task = asyncio.create_task(self._keep(began), name="lease")
 
     async def release(self) -> None:
-        """Stop renewing and release the Lease, so that another operator need not wait until it has expired."""
+        """Stop renewing and release the Lease, so that the next operator need not wait until it expires."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        # `_lease` is another operator's while this one waits for it.
+        # While this operator waits for the Lease, `_lease` is another operator's.
         if self._lease is None or self._lease["spec"].get("holderIdentity") != self._me or self.lost.is_set():
             return
         body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
         try:
             await self._api.replace(LEASES, *self._place, body)
         except (ApiError, Unreachable, CredentialsError) as exc:
-            log.debug("lease not given back: %s", exc)
+            log.debug("lease not released: %s", exc)
 
     async def _keep(self, renewed: float) -> None:
         """Renew the Lease, whose last renewal was sent at `renewed`, until it is lost."""
@@ -131,7 +134,7 @@ class Election:
         self.lost.set()
 
     async def _try(self) -> bool:
-        """One attempt to create, renew or take the Lease; returns whether this operator holds it."""
+        """Try once to create, renew or take the Lease; returns True if this operator holds it."""
         try:
             lease = await self._read()
             step = decide(lease, self._me, self._clock() - self._seen_at)
@@ -149,9 +152,9 @@ class Election:
                 self._keep_read(await self._api.replace(LEASES, *self._place, body))
             return True
         except (ApiError, Unreachable, CredentialsError) as exc:
-            # What repeats itself is said once: a namespace that is not there, a right that is not granted.
-            is_told, self._problem = str(exc) == self._problem, str(exc)
-            is_usual = is_told or (isinstance(exc, ApiError) and exc.status == 409)
+            # A repeated problem, such as a missing namespace or right, is reported once.
+            is_repeated, self._problem = str(exc) == self._problem, str(exc)
+            is_usual = is_repeated or (isinstance(exc, ApiError) and exc.status == 409)
             log.log(logging.DEBUG if is_usual else logging.WARNING, "lease %s/%s: %s", *self._place, exc)
             # The Lease was deleted, or has changed since it was read.
             if isinstance(exc, ApiError) and exc.status in (404, 409):

@@ -1,5 +1,6 @@
-"""Runs controllers as a program: cluster, Lease, caches, workers, one admission webhook, HTTP pages for health and
-metrics, log lines, orderly shutdown.
+"""Runs controllers as a program: cluster, Lease, caches, workers, webhook, HTTP pages, log, shutdown.
+
+The HTTP pages are for health checks and metrics.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from .api import Api
 from .controller import Shared
 
 log = logging.getLogger("headrace.k8s.program")
-# The attributes that every record of a log has.
+# The attributes that every log record has.
 _RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod, and outside of
-    pods for `Program.namespace`.
+    """Options of a process. Addresses are HOST:PORT, "" for none.
+
+    `lease_namespace` "" stands for the namespace of the pod, and outside of pods for `Program.namespace`.
 
     `webhook_certificate` is a folder with tls.crt and tls.key, "" for the program's own certificate; `webhook_address`
     is the address by which the API server reaches a webhook without a Service in the cluster.
@@ -54,13 +56,18 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A program's name in Events and metrics (`component`), its Lease, the namespaces that it watches (() for all), and
-    its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
+    """The description of a program that `serve` runs.
 
-    `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
-    for the groups and versions of `api_services`, and refuses there what it is told to; `api_services_role`,
-    `owned_elsewhere` and `unanswered` are as in `rotation.Settings`. `namespace` is where one that runs outside of pods
-    has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
+    `component` is its name in Events and metrics, `lease` the name of its Lease. `webhook` is the name of the webhook's
+    Service and Secret; `configurations` receive the webhook's certificate. `namespaces` are the namespaces to watch, ()
+    for all.
+
+    `build` makes the controllers, and returns the handlers of the webhook by path. The same server serves the groups
+    and versions of `api_services` with `routes`, which reject requests for which their argument returns a reason.
+    `api_services_role`, `owned_elsewhere` and `unanswered` are as in `rotation.Settings`.
+
+    `namespace` is the namespace of the Lease if the program runs outside of pods, whatever the context of the
+    kubeconfig; "" stands for the context's namespace.
     """
 
     component: str
@@ -78,7 +85,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 async def serve(serving: Serving, program: Program) -> int:
-    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: to be restarted)."""
+    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1, for a restart)."""
     cluster = credentials.find(serving.kubeconfig, serving.context)
     if program.namespace and not cluster.is_of_pod:
         cluster = replace(cluster, namespace=program.namespace)
@@ -122,7 +129,7 @@ async def serve(serving: Serving, program: Program) -> int:
 
 
 class _Webhook:
-    """This process's admission webhook, which runs whether the process leads or not."""
+    """This process's admission webhook; it runs whether or not the process is the leader."""
 
     def __init__(self, api: Api, serving: Serving, program: Program, handlers: Mapping[str, Handler]) -> None:
         self.listens = False
@@ -183,8 +190,9 @@ async def _run(
 
 
 async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Task[Any]]) -> bool:
-    """Run `work` until it or one of `others` ends; returns whether it was `work`. Raises the exception of any
-    of them.
+    """Run `work` until it or one of `others` ends; returns True if `work` ended first.
+
+    Raises the exception of any of them.
     """
     own = asyncio.create_task(work)
     try:

@@ -1,10 +1,10 @@
-"""The writes that a controller asks for, each about one object, and those that make the objects of an owner as wanted.
-Pure; `writes` carries them out in order.
+"""The writes of a controller, and those that bring an owner's objects to their desired state. Pure.
 
-Each can be repeated, so that a process that ends between two of them is followed by one that starts again from the
-first. Objects that are wanted and absent are created, those that differ are applied, and those that are no longer
-wanted are deleted. An object differs if it was made from another wish, by the fingerprint that it carries, or if
-somebody has changed a field of it; fields that the wish leaves to the API server count for nothing.
+Each write concerns one object; `writes` carries them out in order. Each can be repeated, so a process that replaces an
+interrupted one starts again from the first. Desired objects that are absent are created, objects that differ are
+applied, and objects that are no longer desired are deleted. An object differs if it was made from another desired
+state, according to its fingerprint, or if somebody has changed a field of it. Fields that the desired state leaves to
+the API server are not compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 class Create(Struct, frozen=True):
-    """Make an object. An object of that name with another owner is not changed, and reported as taken."""
+    """Create an object. If an object of that name has another owner, `writes` raises Taken."""
 
     kind: Kind
     body: Object
@@ -58,15 +58,18 @@ Step = Union[Create, Apply, Patch, Delete]
 
 
 class Observed(Struct, frozen=True):
-    """An object, and the objects whose controller it is, by their kind ("ConfigMap") and name."""
+    """An object, and the objects that it controls, by kind ("ConfigMap") and name."""
 
     item: Object
     owned: dict[str, dict[str, Object]]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """`objects` are all that the object should own; `status` is the whole status, None to leave it; `events` are about
-    the change to it; `requeue_at` is the time of the next reconcile if nothing changes (seconds since the epoch).
+    """The decision of a reconcile.
+
+    `objects` are all objects that the reconciled object should own. `status` is the whole status, None to leave it
+    unchanged. `events` are about the change of the status. `requeue_at` is the time of the next reconcile if nothing
+    changes (seconds since the epoch).
     """
 
     objects: tuple[Object, ...] = ()
@@ -78,8 +81,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def steps_towards(
     observed: Observed, objects: tuple[Object, ...], owner: Kind, kinds: Mapping[str, Kind], annotation: str
 ) -> Iterator[Step]:
-    """The steps from what `observed.item`, which is of the kind `owner`, owns to `objects`. `kinds` are the kinds that
-    are observed, by name; `annotation` is where an object has its fingerprint. Raises ValueError for any other kind.
+    """The steps that turn the objects that `observed.item`, of the kind `owner`, owns into `objects`.
+
+    `kinds` are the observed kinds by name; another kind in `objects` raises ValueError. `annotation` is the name of the
+    annotation with an object's fingerprint.
     """
     wanted = {(body["kind"], body["metadata"]["name"]): body for body in objects}
     for (kind, name), body in wanted.items():
@@ -110,7 +115,7 @@ def _owned(body: Object, item: Object, owner: Kind, annotation: str) -> Object:
 
 
 def _covers(found: Any, wanted: Any) -> bool:
-    """Whether `found` has all that `wanted` says. A listed object lacks its kind."""
+    """True if `found` has all that `wanted` has, except apiVersion and kind, which objects of a list lack."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             _covers(found.get(key), value) for key, value in wanted.items() if key not in ("apiVersion", "kind")

@@ -1,9 +1,9 @@
-"""The caches of one process: each selection of objects is listed and watched once, however many controllers use it.
+"""The caches of one process: each selection of objects is listed and watched once, whoever uses it.
 
 A cache is kept equal to the API server's objects: they are listed once, then watched, and listed again only if the
 server no longer has the version to continue from (status 410). Nothing is polled. After an error, a new watch starts
-from the last version seen, after a pause that grows with consecutive errors. A refusal that the operator can do without
-is tried again only every five minutes, since rights seldom change; a kind that is not defined, every ten seconds.
+from the last version seen, after a pause that grows with consecutive errors. A refusal that the operator can work
+without is retried only every five minutes, since rights seldom change; a kind that is not defined, every ten seconds.
 Source: Kubernetes API concepts, "Efficient detection of changes" and "Watch bookmarks".
 """
 
@@ -35,7 +35,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def without_managed_fields(item: Object) -> Object:
-    """An object without fields that only other clients read, as many are kept in memory."""
+    """An object without fields that only other clients read, to save memory."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in meta.get("annotations", ()):
         meta["annotations"] = {key: text for key, text in meta["annotations"].items() if key != _LAST_APPLIED}
@@ -43,8 +43,9 @@ def without_managed_fields(item: Object) -> Object:
 
 
 class Selection(NamedTuple):
-    """Objects of one kind, by label and field selectors (key=value,...). `trim` reduces each to the fields that are
-    kept. Selections that are equal share a cache.
+    """Objects of one kind, by label and field selectors (key=value,...).
+
+    `trim` reduces each object to the fields that are kept. Equal selections share a cache.
     """
 
     kind: Kind
@@ -54,7 +55,7 @@ class Selection(NamedTuple):
 
 
 class _Watched:
-    """A selection's cache, its reflectors by namespace, and who is told of changes."""
+    """A selection's cache, its reflectors by namespace, and the handlers of changes."""
 
     def __init__(self, selection: Selection) -> None:
         self.cache = Cache(selection.trim)
@@ -67,7 +68,10 @@ class _Watched:
 
 
 class Watches:
-    """`namespaces` are those that are watched unless a selection names others; () stands for all."""
+    """Caches by selection, and their reflectors.
+
+    `namespaces` are watched unless a selection names others; () stands for all.
+    """
 
     def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
         self._api = api
@@ -76,14 +80,16 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all caches have been filled once."""
+        """True if all caches have been filled once."""
         return all(one.synced.is_set() for one in self._reflectors())
 
     def cache(
         self, selection: Selection, changed: Handler | None = None, namespaces: Sequence[str] = (), without: str = ""
     ) -> Cache:
-        """The cache of a selection, before `run`. `changed` is called with each object that is added, changed or
-        deleted. `without` says what is so if the API server refuses the objects, which is then no error.
+        """The cache of a selection. Must be called before `run`.
+
+        `changed` is called with each object that is added, changed or deleted. With `without`, a refusal of the API
+        server is not an error; the text describes, for the log, how the program works without these objects.
         """
         watched = self._watched.setdefault(selection, _Watched(selection))
         if changed and changed not in watched.handlers:
@@ -97,7 +103,10 @@ class Watches:
         return watched.cache
 
     async def run(self) -> None:
-        """Fill the caches and keep them current, until cancelled; a process that waits for its Lease does so, too."""
+        """Fill the caches and keep them current, until cancelled.
+
+        A process that waits for its Lease does so, too.
+        """
         await asyncio.gather(*(one.run() for one in self._reflectors()))
 
     async def filled(self) -> None:
@@ -110,9 +119,10 @@ class Watches:
 
 
 class Reflector:
-    """Fills a cache with the objects of one kind, of a namespace or of all (""). Reflectors of several namespaces may
-    share a cache. `changed` is called with each object that was added, changed or deleted. With `without`, which says
-    what is so without these objects, a refusal is told once, and the cache counts as filled.
+    """Fills a cache with the objects of one kind, of a namespace or of all ("").
+
+    Reflectors of several namespaces may share a cache. `changed` is called with each object that was added, changed or
+    deleted. With `without`, as in `Watches.cache`, a refusal is logged once, and the cache counts as filled.
     """
 
     def __init__(
@@ -122,14 +132,14 @@ class Reflector:
         self.kind = kind
         self.cache = cache
         self.synced = asyncio.Event()
-        """Set once the first listing is in the cache, or is done without."""
+        """Set once the first listing is in the cache, or was refused and is optional."""
         self._api = api
         self._changed = changed
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
         self._without = without
-        self._is_refusal_told = False
+        self._is_refusal_logged = False
         self._version = ""
         self._breaks = 0
 
@@ -149,7 +159,7 @@ class Reflector:
                 if exc.status == 410:
                     self._version = ""
                     if not self._breaks:
-                        # After the first expired version the listing is made at once, after further ones with a pause.
+                        # The first expired version leads to a new listing at once, further ones to a pause before it.
                         self._breaks = 1
                         continue
                 if self._without and exc.status in (403, 404):
@@ -193,8 +203,8 @@ class Reflector:
         self.synced.set()
         is_absent = exc.status == 404
         level = logging.INFO if is_absent else logging.WARNING
-        level = logging.DEBUG if self._is_refusal_told else level
-        self._is_refusal_told = True
+        level = logging.DEBUG if self._is_refusal_logged else level
+        self._is_refusal_logged = True
         where = self._namespace or "all namespaces"
         log.log(level, "no watch of %s in %s, %s: %s", self.kind.plural, where, self._without, exc.message)
         await asyncio.sleep(ABSENT_PAUSE if is_absent else REFUSED_PAUSE)

@@ -1,6 +1,7 @@
-"""Keys to process: each is at most once in the queue, never processed twice at a time, and again after a failure.
+"""A queue of keys to process: each key is queued at most once, and retried after a failure.
 
-The queue's state is data and time is an argument, so that tests run it without a clock; `get` is the only coroutine.
+A key is never processed twice at the same time. The queue's state is data and the clock is an argument, so that tests
+run without waiting; `get` is the only coroutine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LARGEST_DELAY = 60.0
 
 
 class WorkQueue(Generic[Item]):
-    """`clock` returns seconds; all times are on its scale."""
+    """A queue of keys. `clock` returns seconds; all times are on its scale."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -34,7 +35,7 @@ class WorkQueue(Generic[Item]):
         return len(self._ready)
 
     def add(self, item: Item) -> None:
-        """Queue `item`; if it is being processed, it is queued again when that is done."""
+        """Queue `item`; if it is being processed, it is queued again after that."""
         if item in self._working:
             self._again.add(item)
         elif item not in self._ready:
@@ -42,7 +43,7 @@ class WorkQueue(Generic[Item]):
             self._changed.set()
 
     def add_at(self, item: Item, when: float) -> None:
-        """Queue `item` at `when`, unless an earlier time is set already."""
+        """Queue `item` at `when`, unless it is due earlier."""
         if self._due.get(item, float("inf")) <= when:
             return
         self._due[item] = when
@@ -63,14 +64,14 @@ class WorkQueue(Generic[Item]):
         self._failures.pop(item, None)
 
     def done(self, item: Item) -> None:
-        """The processing of `item`, which `get` returned, has ended."""
+        """Report that the processing of `item`, which `get` returned, has ended."""
         self._working.discard(item)
         if item in self._again:
             self._again.discard(item)
             self.add(item)
 
     def take(self) -> Item | None:
-        """The next due item, which is then being processed; None if none is due."""
+        """The next due item, which counts as being processed until `done`; None if none is due."""
         now = self._clock()
         while self._later and self._later[0][0] <= now:
             when, _, item = heapq.heappop(self._later)

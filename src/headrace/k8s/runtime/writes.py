@@ -1,4 +1,4 @@
-"""Carries out steps at the API server: creates, changes and deletes the objects of an owner, and writes its status.
+"""Carries out steps at the API server: writes the objects of an owner, and the owner's status.
 
 Objects are made with a plain create, which fails if the name is taken. The existing object is then read, and is adopted
 only if its controller has the owner's uid. Changes carry the object's uid, so that an object of the same name that
@@ -31,8 +31,10 @@ class Writer(Protocol):
 
 
 class Taken(Exception):
-    """An object with a required name has another owner; `what` is "Kind/name". `is_temporary`: it is being deleted, or
-    belongs to a former owner of the same name, so that Kubernetes' garbage collector deletes it.
+    """An object with a required name has another owner; `what` is "Kind/name".
+
+    `is_temporary` is True if the object is being deleted, or belongs to a former owner of the same name, so that
+    Kubernetes' garbage collector deletes it.
     """
 
     def __init__(self, what: str, owner: str, is_temporary: bool = False) -> None:
@@ -42,8 +44,10 @@ class Taken(Exception):
 
 
 class Writes:
-    """Writes the objects of owners of `kind`. `seen` is called with each object in a response; `is_own` says whether an
-    object that has the owner's uid was made by this controller.
+    """Writes the objects of owners of `kind`.
+
+    `seen` is called with each object in a response. `is_own` returns True if an object that has the owner's uid was
+    made by this controller.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class Writes:
         try:
             written = await self._api.merge(self._kind, meta.get("namespace", ""), meta["name"], body, "status")
         except ApiError as exc:
-            # The owner is gone, or another one has its name.
+            # The owner is gone, or another object has its name.
             if exc.status not in (404, 409):
                 raise
         else:
@@ -89,7 +93,7 @@ class Writes:
         except ApiError as exc:
             if exc.reason != "AlreadyExists":
                 raise
-            # It is the owner's if a controller ended before the response arrived.
+            # The object is the owner's if a former controller ended before it received the response to the create.
             made = await self._api.get(kind, namespace, name)
             if owner_of(made) != owner["metadata"]["uid"] or not self._is_own(made):
                 raise Taken(f"{kind.kind}/{name}", self._kind.kind, self._is_temporary(made, owner)) from None
@@ -99,7 +103,7 @@ class Writes:
         try:
             await self._api.delete(step.kind, namespace, step.name, step.uid, step.propagation)
         except ApiError as exc:
-            # The object is gone, or another one has its name.
+            # The object is gone, or another object has its name.
             if exc.status not in (404, 409):
                 raise
 

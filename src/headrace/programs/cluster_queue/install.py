@@ -1,7 +1,7 @@
-"""The objects that install the cluster queue: definitions, account and roles, Deployment and webhook. Pure.
+"""The objects that install the cluster queue: definitions, account, roles, Deployment, webhook. Pure.
 
-The roles allow only what the queue does: it reads pods, nodes and namespaces, and changes of objects only what holds
-and releases them.
+The roles allow only what the queue does: it reads pods, nodes and namespaces, and it changes only the fields of objects
+that hold and release them.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from headrace.k8s.packaging.images import DEFAULT_OPERATOR, RESOURCES, UNPRIVILE
 
 Object = dict[str, Any]
 
-# Where the pod has the folder of a store in a file, and the password of one in a database.
+# Mounts in the pod: the folder of a SQLite store, and the password of a PostgreSQL store.
 _STATE = "/var/lib/fluxqueue"
 _PASSWORD = "/etc/fluxqueue-store"
-# Where it has the certificate of the gRPC services, and the authority of their clients' certificates.
+# Mounts in the pod: the certificate of the gRPC services, and the authority of their clients' certificates.
 _GRPC = "/etc/fluxqueue-grpc"
 _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
-# A message of 64 MiB takes a few times that until it is answered.
+# A message of 64 MiB takes a few times as much memory until its response is sent.
 GRPC_RESOURCES: Object = {**RESOURCES, "limits": {**RESOURCES["limits"], "memory": "1Gi"}}
 
 
-# True for creations, and for changes of templates of pods (CEL). Of a kind without `spec.template` each change of the
-# spec counts. So scaling a Deployment or resuming a Job needs no answer of the webhook.
+# A CEL expression, true for creations and for changes of a pod template. For a kind without `spec.template`, any change
+# of the spec counts. Thus the webhook is not called to scale a Deployment or to resume a Job.
 _OTHER_TEMPLATE = "object.?spec.?template.orValue({}) != oldObject.?spec.?template.orValue({})"
 _OTHER_SPEC = "object.?spec.orValue({}) != oldObject.?spec.orValue({})"
 _MAKES_OTHER_PODS = (
@@ -71,19 +71,21 @@ _MAKES_OTHER_PODS = (
 
 
 class Install(Struct, frozen=True, kw_only=True):
-    """The choices of an installation. `replicas` is the number of processes; one of them acts, all of them serve the
-    webhook. `failure_policy` is what the API server does about objects in labelled namespaces while none answers:
-    "Fail" refuses them, "Ignore" lets them run at once. `strict`: it refuses there what passes by the order.
+    """The options of an installation.
+
+    `replicas` is the number of processes; one of them acts, all of them serve the webhook. `failure_policy` is how the
+    API server treats objects in labelled namespaces while no process responds: "Fail" rejects them, "Ignore" lets them
+    run at once. With `strict`, it rejects objects there that would bypass the queue's order.
 
     The store is the database of PostgreSQL with the address `store`, whose password is under the key `password` of the
     Secret `store_secret` ("" for none); or a file of SQLite in the volume of the claim `store_claim`, for one process.
 
-    With `grpc`, a Service has the gRPC services on the nodes of the FluxQueue `grpc_queue`. Their certificate and key
-    are `tls.crt` and `tls.key` of the Secret `grpc_secret` ("": no TLS); with `grpc_client_secret`, clients need a
+    With `grpc`, a Service offers the gRPC services for the nodes of the FluxQueue `grpc_queue`. Their certificate and
+    key are `tls.crt` and `tls.key` of the Secret `grpc_secret` ("": no TLS). With `grpc_client_secret`, clients need a
     certificate that `ca.crt` of that Secret has signed.
 
-    `resources` are those of the container (core/v1); with {}, `RESOURCES`, or `GRPC_RESOURCES` with `grpc`. They may be
-    a template of a renderer, and so may texts; `check` says what is wrong with others.
+    `resources` are those of the container (core/v1); with {}, `RESOURCES`, or `GRPC_RESOURCES` with `grpc`. Texts and
+    `resources` may be templates of a renderer. Other options must pass `check`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -102,7 +104,7 @@ class Install(Struct, frozen=True, kw_only=True):
 
 
 def check(install: Install) -> None:
-    """Raises ValueError for choices that do not go together."""
+    """Raise ValueError for options that conflict."""
     if install.store:
         if install.store_claim:
             raise ValueError("there is one store: a database, or a file in a volume of a claim")
@@ -126,17 +128,17 @@ def component(install: Install) -> Component:
 
 
 def policies(install: Install) -> list[Object]:
-    """What the API server itself checks in each installation."""
+    """The admission policies of each installation, which the API server itself evaluates."""
     return [*history_policy(), *fluxjob_policy(install.namespace), *held_policy(install.namespace)]
 
 
 def order(install: Install) -> list[Object]:
-    """What the API server refuses in an installation that is `strict`."""
+    """The admission policies of a `strict` installation."""
     return order_policy(install.namespace) if install.strict else []
 
 
 def access(install: Install) -> list[Object]:
-    """The service account, its roles and their bindings, and what users may read."""
+    """The service account, its roles and their bindings, and the rights of users."""
     fluxqueue = component(install)
     cluster = [
         rule([NODES, NAMESPACES], READ),
@@ -161,7 +163,7 @@ def access(install: Install) -> list[Object]:
         rule([SECRETS], ["create"]),
         rule([SECRETS], ["get", "update"], [WEBHOOK]),
     ]
-    # The names of FluxHistories are secrets of those who ask, so there is no right to list or watch these.
+    # The name of a FluxHistory is a secret of the user who requested it, so nobody may list or watch FluxHistories.
     view = [rule([FLUXJOBS, FLUXQUEUES], READ), rule([FLUXHISTORIES], ["create", "get", "delete"])]
     return [
         fluxqueue.account(),
@@ -187,9 +189,9 @@ def workload(install: Install) -> list[Object]:
         ports=ports,
         parts=[Part(words), _store(install), *(_grpc(install) if install.grpc else ())],
         replicas=install.replicas,
-        # Of two processes, the second could not have the claim's volume.
+        # With two processes, the second could not mount the claim's volume.
         strategy="Recreate" if install.store_claim else "",
-        # Volumes are the process's to read, and a claim's to write.
+        # Lets the process read all volumes, and write to the claim's.
         volume_group=UNPRIVILEGED,
     )
     return [deployment, *services]
@@ -226,8 +228,9 @@ def webhook(install: Install) -> list[Object]:
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`). In the namespaces
-    of queues, creations are reviewed, and changes by which the pods to come may be others.
+    """The webhook configuration; `client` is its `clientConfig`.
+
+    In the namespaces of queues, it reviews creations, and updates that may change future pods.
     """
     rules = [webhook_rule(one.kind, ["CREATE"] if one.kind == PODS else ["CREATE", "UPDATE"]) for one in KINDS.values()]
     hook: Object = {

@@ -83,16 +83,16 @@ _EMPTY = {"maxLength": 0}
 
 
 def _with(group: str, name: str, value: Object) -> Object:
-    """The schema of values in which one of a group is as `value` says, or is not there."""
+    """A schema: a value of a group matches `value`, or is absent."""
     return {"properties": {group: {"properties": {name: value}}}}
 
 
 def _where(group: str, name: str, value: Object) -> Object:
-    """The same of values in which it is there."""
+    """A schema: a value of a group is present and matches `value`."""
     return {"properties": {group: {"properties": {name: value}, "required": [name]}}, "required": [group]}
 
 
-# What `install.check` refuses, as rules of the schema.
+# The rules of `install.check` as rules of the schema.
 RULES = (
     {
         "if": _where("store", "claim", {"minLength": 1}),

@@ -29,7 +29,7 @@ def build(
         controller.store = Writer(shared, store, controller.cycle.chronicle.all_now)
     HistoryRequests(shared, store)
     if grpc:
-        # Its messages take packages of the extra `fluxqueue`.
+        # The messages of gRPC need packages of the extra `fluxqueue`.
         from headrace.cluster_queue.services.live_graph import LiveGraph, LiveServices
 
         graph = LiveGraph(controller, grpc.queue)
@@ -38,7 +38,7 @@ def build(
 
 
 async def serve(serving: program.Serving, store: Address | None = None, grpc: Grpc | None = None) -> int:
-    """Run the queue until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
+    """Run the queue until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: restart)."""
     fluxqueue = program.Program(
         component=FLUXQUEUE,
         lease=FLUXQUEUE,

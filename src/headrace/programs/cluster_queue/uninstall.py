@@ -1,8 +1,8 @@
-"""`headrace fluxqueue uninstall`: the removal of the cluster queue, which lets go of all that waits in it.
+"""`headrace fluxqueue uninstall`: removes the cluster queue and releases everything that it holds.
 
-First nothing more is held, then the queue ends, then what it holds is released, then all else of the install goes. What
-is held is known by marks on the objects themselves (the gate of a pod, the annotation of a suspended object), so it is
-found also where the queue and its FluxJobs are gone already.
+It first deletes the webhook, so that no more objects are held, then stops the queue, releases the held objects, and
+deletes the rest of the install. Held objects are found by their own marks (a pod's gate, the annotation of a suspended
+object), even if the queue and its FluxJobs are gone already.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ Object = dict[str, Any]
 
 _ADMISSION = (MUTATING.kind, POLICIES.kind, POLICY_BINDINGS.kind)
 _PROGRAM = "Deployment"
-# How many objects are released at a time, and how often what could not be released is looked at again.
+# The number of objects that are released at a time, and of rounds for objects that could not be released.
 _AT_A_TIME = 16
 _ROUNDS = 5
-# How many owners above an object are looked at.
+# The number of owners above an object that are checked.
 _MOST_OWNERS = 8
-# These make a pod anew that is deleted.
+# Controllers that replace a pod that is deleted.
 _REPLACED = ("ReplicaSet", "StatefulSet")
-# The API server's answers to a write about something that is gone, or has changed since it was seen.
+# HTTP statuses of a write to an object that is gone, or has changed since it was read.
 _STALE = (404, 409, 422)
 
 
 def declared() -> list[Object]:
-    """All objects that an install of the queue has with any options, and those that it makes for itself."""
+    """All objects that an install of the queue has with any options, and those that it creates itself."""
     own = [
         {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
         for kind, name in ((SECRETS, WEBHOOK), (LEASES, FLUXQUEUE))
@@ -65,25 +65,25 @@ def declared() -> list[Object]:
 
 
 async def uninstall(removal: Removal, delete_queues: bool) -> None:
-    """Remove the queue, and FluxQueues that people have written if that is wanted.
+    """Remove the queue. With `delete_queues`, FluxQueues that users have written are deleted, too.
 
     Raises ApiError, Unreachable, TooLongError.
     """
     await removal.look()
     await removal.delete(removal.of(*_ADMISSION))
-    # Until its pods are gone, the queue may act.
+    # The queue may act until its pods are gone.
     await removal.delete(removal.of(_PROGRAM), "Foreground")
     await _release_all(removal)
     rest = (*_ADMISSION, _PROGRAM, DEFINITION, NAMESPACE)
     await removal.delete(one for one in removal.items if one.kind.kind not in rest)
     kept = "" if delete_queues else await _definition_kept(removal)
     await removal.delete(one for one in removal.of(DEFINITION) if one.name != kept)
-    await _tell_of_labels(removal)
+    await _report_labels(removal)
     await removal.delete_namespaces([DEFAULT_NAMESPACE])
 
 
 async def _definition_kept(removal: Removal) -> str:
-    """The name of the definition that stays with FluxQueues that people have written or changed; "" for none."""
+    """The name of the definition to keep, because users have written or changed FluxQueues; "" for none."""
     found = await removal.listed(FLUXQUEUES)
     theirs = [one for one in found if one.name != DEFAULT_QUEUE or not _is_of_program(one.body)]
     if not theirs:
@@ -94,23 +94,24 @@ async def _definition_kept(removal: Removal) -> str:
 
 
 def _is_of_program(item: Object) -> bool:
-    """Whether nobody but the queue itself has written an object."""
+    """True if only the queue itself has written an object."""
     return all(one.get("manager") == FLUXQUEUE for one in item["metadata"].get("managedFields") or ())
 
 
-async def _tell_of_labels(removal: Removal) -> None:
+async def _report_labels(removal: Removal) -> None:
     labelled = await removal.listed(NAMESPACES, labels=QUEUE)
     if labelled:
         how = f"kubectl label namespace NAME {QUEUE}- removes it"
         removal.keep(labelled, f"the label {QUEUE}, which has no effect any more; {how}")
 
 
-# --- what waits
+# --- held objects
 
 
 class _Held(NamedTuple):
-    """What waits in the cluster: pods with the gate or for our scheduler, and suspended objects; `on_hold` are those of
-    both that their users keep from running.
+    """Objects that the queue holds: pods with its gate or its scheduler's name, and suspended objects.
+
+    `on_hold` are the objects of both kinds whose users keep them from running.
     """
 
     pods: list[Item]
@@ -119,7 +120,7 @@ class _Held(NamedTuple):
 
 
 async def _release_all(removal: Removal) -> None:
-    """Let all that waits go. Raises ApiError, Unreachable."""
+    """Release all held objects. Raises ApiError, Unreachable."""
     problems: dict[str, str] = {}
     at_a_time = asyncio.Semaphore(_AT_A_TIME)
 
@@ -145,10 +146,10 @@ async def _release_all(removal: Removal) -> None:
         await asyncio.gather(*(attempt(one, release, not rounds_left) for one, release in releases))
     for text, why in problems.items():
         removal.keep([text], why)
-    _tell_of_holds(removal, held.on_hold)
+    _report_holds(removal, held.on_hold)
 
 
-def _tell_of_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
+def _report_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
     for gated in (True, False):
         found = [one for one in on_hold if (one.kind == PODS) is gated]
         patch = (
@@ -161,8 +162,10 @@ def _tell_of_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
 
 
 async def _release_pod(removal: Removal, pod: Item) -> str:
-    """Let a pod go: to kube-scheduler; one for our own scheduler, which ends, to the node that it was given, or to its
-    controller, which makes it anew. Returns what keeps it. Raises ApiError, Unreachable.
+    """Release a pod; returns the reason if it cannot be released.
+
+    A gated pod goes to kube-scheduler. A pod for our own scheduler, which is removed, is bound to the node that the
+    queue has assigned, or else deleted, so that its controller replaces it. Raises ApiError, Unreachable.
     """
     api, meta = removal.api, pod.body["metadata"]
     owner, ours = owner_of(pod.body), pod.body["spec"].get("schedulerName") == SCHEDULERS[0]
@@ -180,7 +183,7 @@ async def _release_pod(removal: Removal, pod: Item) -> str:
 
 
 async def _resume(removal: Removal, kind: WorkloadKind, item: Item) -> str:
-    """Let an object make its pods, and take the mark of the queue off it. Raises ApiError, Unreachable."""
+    """Resume an object, and remove the queue's mark from it. Raises ApiError, Unreachable."""
     if not removal.dry_run:
         body = kind.released(item.body, 0, 0)
         body = with_value(body, ("metadata", "uid"), item.body["metadata"]["uid"])
@@ -204,21 +207,21 @@ async def _held(removal: Removal) -> _Held:
 
 
 def _waiting_pod(pod: Object) -> Object:
-    """A pod that waits for the queue; {} for any other."""
+    """The pod if it waits for the queue, else {}."""
     spec, meta = pod["spec"], pod["metadata"]
     waits = gate_index(pod) >= 0 or spec.get("schedulerName") == SCHEDULERS[0]
     return pod if waits and not spec.get("nodeName") and not meta.get("deletionTimestamp") else {}
 
 
 def _trimmed(kind: WorkloadKind, item: Object) -> Object:
-    """The metadata of an object, and whether it is suspended."""
+    """The metadata of an object, and its suspend field."""
     kept: Object = {"metadata": item["metadata"]}
     return with_value(kept, kind.suspend, value_at(item, kind.suspend)) if kind.suspend else kept
 
 
 def _is_on_hold(item: Object, above: Mapping[str, Object]) -> bool:
-    """Whether the user of an object, or of one that has made it, keeps it from running."""
-    # Users write owners as they like, also in circles.
+    """True if the user of an object, or of one of its owners, keeps it from running."""
+    # Owner references are written by users, and may form cycles.
     for _ in range(_MOST_OWNERS):
         if (item["metadata"].get("annotations") or {}).get(HOLD) == "true":
             return True

@@ -63,7 +63,7 @@ CERTIFICATE_FOLDER = "/certificate"
 # The authority of cert-manager's certificate: the name of its Issuer, Certificate and Secret, and its lifetime.
 AUTHORITY = f"{WEBHOOK}-authority"
 AUTHORITY_LIFETIME = "87600h"
-# The NetworkPolicies of a namespace with MiniClusters, and with Jobs that are clusters.
+# The names of the NetworkPolicies for MiniClusters, and for Jobs that are clusters.
 POLICY = "headrace-miniclusters"
 JOBS_POLICY = "headrace-jobs"
 _TRAINER = f"{OPERATOR}-trainer"
@@ -72,17 +72,22 @@ _ALL = [*READ, "create", "patch", "delete"]
 
 
 class Install(Struct, frozen=True, kw_only=True):
-    """The choices of an installation. `watched` are the namespaces of the MiniClusters, () for all namespaces.
+    """The options of an installation.
 
-    With `cert_manager`, cert-manager provides the webhook's certificate. `replicas` is the number of operators; one of
-    them reconciles, all of them serve the webhook. With `view_as_volume`, pods mount the view's image instead of
-    copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is
-    the DNS domain of the cluster, "" for the operator's default. An operator of `watched` namespaces may read the Lease
-    of the Flux Operator in Go in `flux_operator_namespace`, which must exist then; "" grants nothing, since a Role in a
-    namespace that does not exist fails the install. `resources` are those of the operator's container (core/v1). With
-    `metrics_api`, which takes the webhook, the operator serves autoscalers and may register as who does. With
-    `trainer`, Kubeflow Trainer gets training runtimes whose jobs are clusters, and the operator may read its objects.
-    Texts may be templates of a renderer, and so may `resources`.
+    `watched` are the namespaces of the MiniClusters, () for all namespaces. With `cert_manager`, cert-manager provides
+    the webhook's certificate. `replicas` is the number of operators; one of them reconciles, all of them serve the
+    webhook. With `view_as_volume`, pods mount the view's image instead of copying it. Each of the namespaces
+    `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is the DNS domain of the cluster, ""
+    for the operator's default.
+
+    An operator of `watched` namespaces may read the Lease of the Flux Operator in Go in the namespace
+    `flux_operator_namespace`, which must exist. "" grants nothing, because a Role in a missing namespace would make the
+    install fail.
+
+    `resources` are those of the operator's container (core/v1). With `metrics_api`, which requires the webhook, the
+    operator serves autoscalers, and may register itself as the server of the metrics APIs. With `trainer`, Kubeflow
+    Trainer gets training runtimes whose jobs are clusters, and the operator may read its objects. Texts and `resources`
+    may be templates of a renderer.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -115,8 +120,8 @@ def watched_rules() -> list[Object]:
         rule([JOBS], ["update"], parts=["/finalizers"]),
         rule([JOBS], _ALL),
         rule([PODS, SERVICES, CONFIG_MAPS], _ALL),
-        # The keys of a cluster: without `list` and `watch`, only a Secret with a known name can be read. That of a Job
-        # has its plan, which changes with the number of its pods.
+        # The keys of a cluster. Without `list` and `watch`, only a Secret with a known name can be read. A Job's Secret
+        # contains its plan, which changes with the number of its pods; hence `patch`.
         rule([SECRETS], ["get", "create", "patch"]),
         # Only Events report exceeded quotas and failed mounts.
         rule([EVENTS], ["list", "create"]),
@@ -125,7 +130,7 @@ def watched_rules() -> list[Object]:
 
 
 def own_rules(install: Install) -> list[Object]:
-    """The operator's rights in its own namespace: on its Lease, and on the webhook's certificate."""
+    """The operator's rights in its own namespace: to its Lease and the webhook's certificate."""
     rules = [rule([LEASES], ["create"]), rule([LEASES], ["get", "update"], [LEASE])]
     if install.webhook and not install.cert_manager:
         rules += [rule([SECRETS], ["create"]), rule([SECRETS], ["get", "update"], [WEBHOOK])]
@@ -139,7 +144,7 @@ def access(install: Install) -> list[Object]:
     for namespace in install.watched or ("",):
         found += operator.granted(OPERATOR, namespace, watched_rules())
     if install.watched and install.flux_operator_namespace:
-        # To see whether the Flux Operator in Go acts.
+        # To check whether the Flux Operator in Go is active.
         rules = [rule([LEASES], READ, [OTHER_LEASE])]
         found += operator.granted(f"{OPERATOR}-other", install.flux_operator_namespace, rules)
     found += operator.granted(f"{OPERATOR}-own", install.namespace, own_rules(install))
@@ -153,11 +158,11 @@ def access(install: Install) -> list[Object]:
 
 
 def metrics_api_access(install: Install) -> list[Object]:
-    """The rights to register the APIs of metrics, and to know the API server's aggregation layer.
+    """The rights to register the metrics APIs, and to read how the aggregation layer authenticates.
 
-    A creation has no name yet by which the right could be limited. The APIServices are not among the objects of the
-    install, since another adapter may have them. The ClusterRole owns those that the operator registers, so Kubernetes
-    deletes these with it.
+    The right to create cannot be limited by name. The APIServices are not among the objects of the install, because
+    another adapter may have them. The ClusterRole owns the APIServices that the operator registers, so Kubernetes
+    deletes them with it.
     """
     operator, names = component(install), [api_service_name(one) for one in (CUSTOM, EXTERNAL)]
     rules = [
@@ -172,7 +177,7 @@ def metrics_api_access(install: Install) -> list[Object]:
 
 
 def user_roles(install: Install) -> list[Object]:
-    """Additions to the cluster's roles `edit`, `admin` and `view`: users of a namespace may use MiniClusters in it."""
+    """Rules for the cluster's roles `edit`, `admin` and `view`, by which users may use MiniClusters."""
     write = [*READ, "create", "update", "patch", "delete", "deletecollection"]
     edit = rule([MINICLUSTERS], write, parts=["", "/scale"])
     view = rule([MINICLUSTERS], READ, parts=["", "/status", "/scale"])
@@ -219,7 +224,7 @@ def workload(install: Install) -> list[Object]:
 
 
 def webhook(install: Install) -> list[Object]:
-    """The Service and the configurations of the webhook, with its certificate if it is cert-manager's."""
+    """The Service and the configurations of the webhook, and its certificate if cert-manager provides it."""
     if not install.webhook:
         return []
     operator = component(install)
@@ -232,9 +237,9 @@ def webhook(install: Install) -> list[Object]:
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration of MiniClusters; `client` is how the API server reaches the webhook (`clientConfig`).
+    """The webhook configuration of MiniClusters; `client` is its `clientConfig`.
 
-    The webhook fails closed, only for MiniClusters. Changes without a change of `spec`, and objects that are being
+    The webhook fails closed, but only for MiniClusters. Updates that do not change `spec`, and objects that are being
     deleted, are not reviewed, so that MiniClusters can be removed while no operator runs.
     """
     reviewed = webhook_rule(MINICLUSTERS, ["CREATE", "UPDATE"], ["", "/scale"])
@@ -243,10 +248,10 @@ def configuration(client: Object, install: Install) -> Object:
 
 
 def jobs_configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration of Jobs; `client` is as in `configuration`.
+    """The webhook configuration of Jobs; `client` is its `clientConfig`.
 
-    It fails closed, only for Jobs that are labelled to become clusters; others are never reviewed. Of changes it
-    reviews those of the label, and of fields that admission writes.
+    It fails closed, but only for Jobs with the label that makes them clusters; other Jobs are never reviewed. Updates
+    are reviewed if they change the label, or fields that admission writes.
     """
     differ = " || ".join(f"object.{path} != oldObject.{path}" for path in WRITTEN)
     condition = {"name": "what-admission-writes-changes", "expression": f"oldObject == null || {differ}"}
@@ -259,7 +264,7 @@ def _configuration(
     kind: Kind, name: str, about: Kind, client: Object, install: Install, reviewed: Object, condition: Object,
     more: Object | None = None,
 ) -> Object:  # fmt: skip
-    """A webhook configuration with one hook, which is asked about objects that are not being deleted."""
+    """A webhook configuration with one webhook, which does not review objects that are being deleted."""
     alive = {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"}
     hook: Object = {
         "name": f"{about.plural}.headrace.{MINICLUSTERS.group}",
@@ -277,11 +282,12 @@ def _configuration(
 
 
 def _certificate(install: Install) -> list[Object]:
-    """The webhook's certificate (cert-manager.io/v1) in the Secret that the Deployment mounts, and its authority.
+    """The webhook's certificate (cert-manager.io/v1) and its authority.
 
-    A self-signed serving certificate would be another authority after each renewal, and the API server would refuse the
-    webhook until both sides have it. The authority keeps its key when it is renewed, so certificates that it has signed
-    stay trusted; cert-manager writes the authority into the webhook configuration (`cert-manager.io/inject-ca-from`).
+    The certificate is in the Secret that the Deployment mounts. A self-signed serving certificate would be a new
+    authority after each renewal, and the API server would reject the webhook until both sides had it. The authority
+    keeps its key when it is renewed, so the certificates that it has signed stay trusted. cert-manager writes the
+    authority into the webhook configuration (`cert-manager.io/inject-ca-from`).
     """
     labelled = {"secretTemplate": {"labels": component(install).labels}}
     authority = {
@@ -318,9 +324,10 @@ def _cert_manager(install: Install, kind: str, name: str, spec: Object) -> Objec
 
 
 def network_policies(install: Install) -> list[Object]:
-    """Two NetworkPolicies (networking.k8s.io/v1) for each of `network_policies`: of MiniClusters, and of clusters that
-    are made of Jobs. Only pods of the same kind in the namespace reach the brokers, and only the operator reaches the
-    lead's channel. All other ports, which users' programs use, stay open.
+    """Two NetworkPolicies (networking.k8s.io/v1) for each of `network_policies`.
+
+    One is for MiniClusters, one for clusters made of Jobs. Only pods of the same kind in the namespace reach the
+    brokers, and only the operator reaches the lead's channel. All other ports, which users' programs use, stay open.
     """
     return [
         _network_policy(install, name, namespace, {"podSelector": selector})
@@ -359,9 +366,9 @@ def _network_policy(install: Install, name: str, namespace: str, ours: Object) -
 
 
 def trainer(install: Install) -> list[Object]:
-    """The right to read the owners of a Job, which know the number of its processes, and the training runtimes.
+    """The training runtimes, and the right to read the owners of a Job, which know its number of processes.
 
-    The definitions of both kinds are Kubeflow Trainer's, which must be there before.
+    The definitions of both kinds belong to Kubeflow Trainer, which must be installed before.
     """
     if not install.trainer:
         return []

@@ -80,7 +80,7 @@ VALUES = (
     ),
 )
 
-# Placeholders in objects, as they appear in YAML, and the template text that replaces them.
+# Placeholders in objects, as they appear in YAML, and the template texts that replace them.
 _WORDS = {
     "<namespace>": "{{ $.Release.Namespace }}",
     "<image>": "{{ $.Values.image }}",
@@ -91,7 +91,7 @@ _WORDS = {
     '"<replicas>"': "{{ $.Values.replicas }}",
     '"<resources>"': "{{ toJson $.Values.resources }}",
 }
-# Arguments of the operator that are there only with a value, before and after which come the actions for it.
+# Arguments of the operator that are present only if a value is set, and the value. Template actions enclose them.
 _OPTIONAL = {
     "--view-as-volume": "$.Values.viewAsVolume",
     f"--cluster-domain={_WORDS['<domain>']}": "$.Values.clusterDomain",
@@ -144,7 +144,7 @@ PACKAGE = Package(
 
 
 def kustomize_metrics_api() -> dict[str, str]:
-    """The files of a kustomize component that has the operator of the base serve autoscalers: text by path."""
+    """A kustomize component that lets the operator of the base serve autoscalers: text by path."""
     option = {"op": "add", "path": "/spec/template/spec/containers/0/command/-", "value": "--metrics-api"}
     head: Object = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",

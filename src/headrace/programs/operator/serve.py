@@ -1,4 +1,4 @@
-"""The operator as a program: which names it has, and what its controllers and its webhook are."""
+"""The operator as a program: its names, its controllers and its webhook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.minicluster.operator.names import (
 
 
 async def serve(serving: program.Serving, options: Options) -> int:
-    """Run the operator until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
+    """Run the operator until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: restart)."""
 
     made: list[Operator] = []
 
@@ -66,7 +66,7 @@ async def serve(serving: program.Serving, options: Options) -> int:
 
 def _stored_in(api: Api) -> admission.Lookup:
     async def stored(namespace: str, name: str) -> dict[str, Any] | None:
-        # The cache may not have a maxSize yet that was raised just before this scale.
+        # The cache may lack a maxSize that was raised just before this scale request.
         try:
             return await api.get(MINICLUSTERS, namespace, name)
         except ApiError as exc:

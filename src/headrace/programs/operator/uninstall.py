@@ -1,8 +1,8 @@
-"""`headrace operator uninstall`: the removal of the operator from a cluster.
+"""`headrace operator uninstall`: removes the operator from a cluster.
 
-First the API server stops asking the operator, then the operator ends, then all else of the install goes. MiniClusters
-are users' own: they stay with their definition unless they are to be deleted, too. Without an operator nobody saves a
-queue, so a MiniCluster that stays loses the finalizer that waits for that.
+It first deletes the webhooks, so that the API server no longer calls the operator, then stops the operator, and deletes
+the rest of the install. MiniClusters belong to users: they stay, with their definition, unless they are to be deleted,
+too. Without an operator no queue is saved, so the finalizer that waits for that is removed from MiniClusters that stay.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Object = dict[str, Any]
 
 _ADMISSION = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
 _PROGRAM = "Deployment"
-# Seconds for which an operator is waited for that saves the queues of deleted MiniClusters; it gives up after 60.
+# Seconds to wait while the operator saves the queues of deleted MiniClusters; it gives up after 60.
 SAVING = 90.0
 
 
 def declared() -> list[Object]:
-    """All objects that an install of the operator has with any options, and those that it makes for itself."""
+    """All objects that an install of the operator has with any options, and those that it creates itself."""
     found = [
         one
         for watched, cert_manager in product(((), ("team",)), (True, False))
@@ -54,13 +54,16 @@ def _declared(kind: Kind, name: str) -> Object:
 
 
 async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
-    """Remove the operator, and all MiniClusters if that is wanted. Raises ApiError, Unreachable, TooLongError."""
+    """Remove the operator. With `delete_miniclusters`, all MiniClusters are deleted, too.
+
+    Raises ApiError, Unreachable, TooLongError.
+    """
     await removal.look()
     clusters = await _clusters_of_ours(removal) if delete_miniclusters else []
     pods = await _pods(removal, clusters)
     await removal.delete(clusters, patience=SAVING if _acts(removal) else 0)
     await removal.delete(removal.of(*_ADMISSION))
-    # Until its pods are gone, the operator may act.
+    # The operator may act until its pods are gone.
     await removal.delete(removal.of(_PROGRAM), "Foreground")
     await _release(removal)
     await removal.until_gone([*clusters, *pods])
@@ -70,30 +73,30 @@ async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
     await removal.delete(one for one in rest if one not in of_definition)
     if not await _keeps_definition(removal):
         await removal.delete(of_definition)
-    await _tell_of_jobs(removal)
+    await _report_jobs(removal)
     await removal.delete_namespaces([DEFAULT_NAMESPACE])
 
 
 async def _clusters_of_ours(removal: Removal) -> list[Item]:
-    """The MiniClusters that are not another operator's."""
+    """The MiniClusters that no other operator manages."""
     return [one for one in await removal.listed(MINICLUSTERS) if not other_manager(one.body)]
 
 
 async def _pods(removal: Removal, clusters: list[Item]) -> list[Item]:
-    """The pods of MiniClusters."""
+    """The pods of `clusters`."""
     places = {(one.namespace, one.name) for one in clusters}
     found = await removal.listed(PODS, labels=names.CLUSTER) if places else []
     return [one for one in found if (one.namespace, one.body["metadata"]["labels"][names.CLUSTER]) in places]
 
 
 def _acts(removal: Removal) -> bool:
-    """Whether an operator runs, which saves the queues of MiniClusters that are deleted."""
+    """True if an operator is running, which saves the queues of MiniClusters that are deleted."""
     now = datetime.now(timezone.utc)
     return any(seconds_fresh(one.body, now) > 0 for one in removal.of(LEASES.kind))
 
 
 async def _release(removal: Removal) -> None:
-    """Remove the operator's finalizer, for which nobody is there any more, of MiniClusters."""
+    """Remove the operator's finalizer from MiniClusters, since no operator is left to do so."""
     for one in await _clusters_of_ours(removal):
         meta = one.body["metadata"]
         if names.FINALIZER not in (meta.get("finalizers") or ()):
@@ -105,7 +108,7 @@ async def _release(removal: Removal) -> None:
 
 
 async def _keeps_definition(removal: Removal) -> bool:
-    """Whether the definition of MiniClusters stays, and what stays with it."""
+    """True if the definition of MiniClusters must stay; the objects that need it are reported."""
     deleted = {one.body["metadata"]["uid"] for one in removal.deleted}
     stay = [one for one in await removal.listed(MINICLUSTERS) if one.body["metadata"]["uid"] not in deleted]
     if stay:
@@ -124,8 +127,8 @@ async def _keeps_definition(removal: Removal) -> bool:
     return False
 
 
-async def _tell_of_jobs(removal: Removal) -> None:
-    """Say which labelled Jobs have not ended: they are users' own, and nothing of them is deleted."""
+async def _report_jobs(removal: Removal) -> None:
+    """Report labelled Jobs that have not ended: they belong to users, so nothing of them is deleted."""
     jobs = [one for one in await removal.listed(JOBS, labels=f"{LABEL_KEY}={LABEL_VALUE}") if not job_end(one.body)]
     if jobs:
         why = "pods that run go on as they are, those that have not started wait for an operator"

@@ -1,8 +1,8 @@
-"""Who may ask an API that the API server passes requests for on to a program (aggregation layer).
+"""Authenticates the API server's aggregation layer, for a program that serves an API behind it.
 
-The API server has authorized a user before it passes the request on; whoever reaches the program's port by another way
-has been authorized by nobody. The API server therefore presents a client certificate, and publishes its authority and
-the allowed common names in a ConfigMap, which every extension API server reads.
+The API server authorizes a user before it forwards a request. A client that reaches the program's port in another way
+has not been authorized. Therefore the API server presents a client certificate. It publishes the certificate's
+authority and the allowed common names in a ConfigMap, which every extension API server reads.
 
 Sources: Kubernetes documentation, "Configure the Aggregation Layer"; k8s.io/apiserver, requestheader authentication.
 """
@@ -25,15 +25,17 @@ from .server import tls_context, use_pair
 _CONFIG_MAP = f"ConfigMap {AGGREGATION_NAMESPACE}/{AGGREGATION_CONFIG_MAP}"
 _AUTHORITY, _NAMES = "requestheader-client-ca-file", "requestheader-allowed-names"
 
-# Why a request is not one of the aggregation layer, for users; "" if it is.
+# The reason, for users, why a request is not from the aggregation layer; "" if it is.
 Refusal = Callable[[web.Request], str]
 
 log = logging.getLogger(__name__)
 
 
 class Aggregator(Struct, frozen=True):
-    """The client certificates of the aggregation layer: their authority (PEM), and their common names, () for any.
-    `why_unknown` says why there are none, for users; "" if there are.
+    """The client certificates of the aggregation layer.
+
+    `authority` is PEM. `names` are the common names that are allowed, () for any. `why_unknown` is the reason, for
+    users, why the certificates are unknown; "" if they are known.
     """
 
     authority: str = ""
@@ -42,7 +44,7 @@ class Aggregator(Struct, frozen=True):
 
 
 def aggregator_of(config_map: dict[str, Any] | None) -> Aggregator:
-    """What the ConfigMap says of the aggregation layer; None stands for no ConfigMap."""
+    """The aggregation layer that the ConfigMap describes; None stands for a missing ConfigMap."""
     if config_map is None:
         return Aggregator(why_unknown=f"there is no {_CONFIG_MAP}")
     data = config_map.get("data") or {}
@@ -63,12 +65,12 @@ def aggregator_of(config_map: dict[str, Any] | None) -> Aggregator:
 
 
 def unreadable(why: str) -> Aggregator:
-    """An aggregation layer that cannot be known, as the API server refuses the ConfigMap."""
+    """An unknown aggregation layer, because the API server does not let this program read the ConfigMap."""
     return Aggregator(why_unknown=f"the {_CONFIG_MAP} cannot be read: {why}")
 
 
 class ServerContext(ssl.SSLContext):
-    """A TLS context for a listening socket, whose new connections are all made by another context, `latest`."""
+    """The TLS context of a listening socket; new connections are made by another context, `latest`."""
 
     latest: ssl.SSLContext
 
@@ -77,10 +79,10 @@ class ServerContext(ssl.SSLContext):
 
 
 class Clients:
-    """The clients of a server with the certificate `pair`, and which of them are the aggregation layer.
+    """Distinguishes the aggregation layer from other clients of a server with the certificate `pair`.
 
-    A client may present a certificate or none; without a known aggregation layer, no certificate is asked for.
-    `on_change` is called with the reason for which no client is the aggregation layer, "" once some can be.
+    A client may connect with or without a certificate. While the aggregation layer is unknown, the server does not ask
+    for certificates. `on_change` is called with the reason why the aggregation layer is unknown, "" once it is known.
     """
 
     def __init__(self, pair: Pair, on_change: Callable[[str], None]) -> None:
@@ -97,10 +99,11 @@ class Clients:
         self._pair = pair
 
     def use_aggregator(self, found: Aggregator) -> None:
-        """Take requests of this aggregation layer from now on, of the former one no longer."""
+        """Accept requests of this aggregation layer from now on, and no longer those of the previous one."""
         before, self._aggregator = self._aggregator, found
         if found.authority != before.authority:
-            # An authority cannot be removed from a context. Connections keep the context that they were made with.
+            # An authority cannot be removed from a context, so a new one is made. Existing connections keep the old
+            # context.
             latest = tls_context(self._pair)
             if found.authority:
                 _trust(latest, found.authority)
@@ -113,11 +116,14 @@ class Clients:
             self._on_change(found.why_unknown)
 
     def refusal(self, request: web.Request) -> str:
-        """As a `Refusal`. The connection of a refused request must be closed: a new one may be accepted."""
+        """The reason to reject a request, as for `Refusal`.
+
+        The caller must close the connection of a rejected request: the client may be accepted on a new one.
+        """
         if self._aggregator.why_unknown:
             return f"only the API server's aggregation layer is answered, and {self._aggregator.why_unknown}"
         tls = request.transport.get_extra_info("ssl_object") if request.transport else None
-        # A certificate that was accepted before the authority changed may be one of the former authority.
+        # A certificate that was verified before the authority changed may be of the former authority.
         presented = tls.getpeercert() if tls is not None and tls.context is self.context.latest else None
         if not presented:
             return "only the API server's aggregation layer is answered: present its certificate, or ask the API server"
@@ -131,6 +137,6 @@ class Clients:
 
 def _trust(context: ssl.SSLContext, authority: str) -> None:
     """Accept client certificates that `authority` (PEM) has signed. Raises ssl.SSLError, ValueError."""
-    # A bundle may have an intermediate authority without its root.
+    # A bundle may contain an intermediate authority without its root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=authority.encode("ascii").decode())

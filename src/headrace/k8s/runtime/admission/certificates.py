@@ -1,9 +1,9 @@
-"""Certificates of the admission webhook: how a pair is made, and when it must be replaced. Pure but for random keys.
+"""Certificates of the admission webhook: makes pairs and computes their renewal time.
 
 Each pair has its own certification authority, whose key is discarded at once: it signs one serving certificate and no
-other. To replace a pair, the API server is first told to trust the new authority in addition to the old one, so that
+other. Before a pair is replaced, the API server is made to trust the new authority in addition to the old one, so that
 the replicas of an operator can change over one by one. Sources: RFC 5280, admissionregistration.k8s.io/v1 (`caBundle`).
-The library `cryptography` is used because the image of the operator has no openssl.
+The library `cryptography` is used because the image of the operator has no openssl. Pure but for random keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(days=365)
-# Allows for clocks that differ between nodes.
+# Tolerates clocks that differ between nodes.
 _BEFORE = timedelta(hours=1)
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _END = "-----END CERTIFICATE-----"
@@ -41,7 +41,7 @@ def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -
     """A pair for a server with the names or addresses `hosts`, valid for `lifetime` from `now` (UTC)."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
-    # With two authorities of one name in a bundle, some clients would take the wrong one for the signer.
+    # If a bundle had two authorities with the same name, some clients would check the signature against the wrong one.
     common_name = f"headrace admission webhook {identifier.digest.hex()[:16]}"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     authority = (
@@ -52,7 +52,7 @@ def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -
         .sign(authority_key, hashes.SHA256())
     )
     key = ec.generate_private_key(ec.SECP256R1())
-    # The common name is limited to 64 characters and not used; the alternative names count (RFC 6125).
+    # The common name is limited to 64 characters and is not used: clients check the alternative names (RFC 6125).
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace-webhook")])
     certificate = (
         _builder(subject, name, key.public_key(), now, lifetime)
@@ -106,10 +106,10 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def renewal_time(pair: Pair, hosts: list[str]) -> datetime:
-    """When a pair must be replaced: after two thirds of its lifetime (UTC). Raises UnusablePair.
+    """The time at which a pair must be replaced: after two thirds of its lifetime (UTC).
 
     A pair is unusable if it is not valid for each of `hosts`, if key and certificate do not belong together, or if one
-    of its parts is malformed.
+    of its parts is malformed. Raises UnusablePair.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -139,13 +139,13 @@ def _public(holder: Any) -> bytes:
 
 
 def secret_data(pair: Pair) -> dict[str, str]:
-    """The `data` of a Secret of type kubernetes.io/tls with the authority added, as cert-manager writes it."""
+    """The `data` of a Secret of type kubernetes.io/tls, with the authority as cert-manager adds it."""
     parts = {"ca.crt": pair.authority, "tls.crt": pair.certificate, "tls.key": pair.key}
     return {key: encoded(text) for key, text in parts.items()}
 
 
 def pair_of(secret: dict[str, Any]) -> Pair:
-    """The pair in such a Secret; missing or malformed parts are ""."""
+    """The pair in a Secret made from `secret_data`; missing or malformed parts are ""."""
     data = secret.get("data") or {}
     return Pair(*(decoded(data.get(key)) for key in ("ca.crt", "tls.crt", "tls.key")))
 
@@ -163,13 +163,16 @@ def decoded(text: Any) -> str:
 
 
 def certificates_in(bundle: str) -> list[str]:
-    """The certificates of a PEM bundle in order, in one normal form."""
+    """The certificates of a PEM bundle in order, in a normalized form."""
     parts = [part.partition(_END)[0] for part in bundle.split(_BEGIN)[1:]]
     return [f"{_BEGIN}\n" + "\n".join(part.split()) + f"\n{_END}\n" for part in parts]
 
 
 def trusting(bundle: str, authority: str, before: str = "") -> str:
-    """The bundle with `authority` and the one `before` it added; `bundle` itself if it has both."""
+    """The bundle with `authority` and its predecessor `before`; `bundle` itself if it has both.
+
+    Other certificates of the bundle are dropped.
+    """
     wanted = certificates_in(authority) + certificates_in(before)
     if wanted and set(wanted) <= set(certificates_in(bundle)):
         return bundle

@@ -1,7 +1,7 @@
-"""Reviews of an admission webhook, and their answers, for any kind. Pure.
+"""Reviews of an admission webhook, and their responses, for any kind. Pure.
 
-A handler judges a review: it refuses the object, admits it with warnings, or admits it changed, which the API server is
-told as a JSON patch. Source: admission.k8s.io/v1 AdmissionReview; RFC 6902.
+A handler judges a review: it rejects the object, admits it with warnings, or changes it. The API server receives a
+change as a JSON patch. Source: admission.k8s.io/v1 AdmissionReview; RFC 6902.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 REVIEW_VERSION = "admission.k8s.io/v1"
-# Characters of a warning beyond which the API server may cut it.
+# Characters of a warning; the API server may truncate longer ones.
 _WARNING_LIMIT = 256
 
 Object = dict[str, Any]
 
 
 class BadReview(ValueError):
-    """A request that cannot be judged; `status` is the HTTP status of the answer."""
+    """A request that is not a valid review; `status` is the HTTP status of the response."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -29,8 +29,10 @@ class BadReview(ValueError):
 
 
 class Review(NamedTuple):
-    """A request of the API server: the object to store (`new`, {} for a deletion) in place of `old` (None for a
-    creation). `resource` is a plural name, `subresource` "" for the object itself.
+    """A request of the API server to create, replace or delete an object.
+
+    `new` is the object to store, {} for a deletion. `old` is the stored object, None for a creation. `resource` is a
+    plural name; `subresource` is "" for the object itself.
     """
 
     uid: str
@@ -44,7 +46,10 @@ class Review(NamedTuple):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """`refusal` is the Status (metav1.Status) of a refusal, None to admit the object: as it is, or as `changed`."""
+    """The result of a review.
+
+    `refusal` is the Status (metav1.Status) of a rejection; None admits the object, as it is or as `changed`.
+    """
 
     refusal: Object | None = None
     warnings: tuple[str, ...] = ()
@@ -56,8 +61,10 @@ async def _complete(review: Review) -> Review:
 
 
 class Handler(NamedTuple):
-    """What judges the reviews of one path. `judge` is pure; what it needs to know beyond the review is put into that by
-    `complete`, which may ask the API server. Both raise BadReview.
+    """Judges the reviews of one path.
+
+    `judge` is pure. `complete` adds the data to a review that `judge` needs, and may read from the API server. Both
+    raise BadReview.
     """
 
     judge: Callable[[Review], Verdict]
@@ -71,7 +78,7 @@ def parse(body: Any) -> Review:
         raise BadReview(f"not an AdmissionReview of {REVIEW_VERSION}")
     new, old, resource = request.get("object") or {}, request.get("oldObject"), request.get("resource")
     if not isinstance(request.get("uid"), str) or not isinstance(new, dict) or not isinstance(old, (dict, type(None))):
-        raise BadReview("the review has no uid, or an object that is not one")
+        raise BadReview("the review has no uid, or its object is not a mapping")
     plural = resource.get("resource") if isinstance(resource, dict) else ""
     texts = (request.get(key) or "" for key in ("subResource", "namespace", "name"))
     subresource, namespace, name = map(str, texts)
@@ -80,7 +87,10 @@ def parse(body: Any) -> Review:
 
 
 def response(review: Review, verdict: Verdict) -> Object:
-    """The AdmissionReview that answers a review. Warnings that the API server may cut are cut here, with a sign."""
+    """The AdmissionReview with the response to a review.
+
+    Warnings that the API server may truncate are truncated here, with an ellipsis.
+    """
     answer: Object = {"uid": review.uid, "allowed": verdict.refusal is None}
     if verdict.refusal is not None:
         answer["status"] = verdict.refusal
@@ -94,11 +104,12 @@ def response(review: Review, verdict: Verdict) -> Object:
 
 
 def json_patch(before: Object, after: Object, path: str = "") -> Iterator[Object]:
-    """The JSON patch (RFC 6902) from one object to another. A list that differs is replaced as a whole; parts that both
-    have in common are not looked at.
+    """The JSON patch (RFC 6902) from one object to another.
+
+    A list that differs is replaced as a whole. Parts that are the same Python object are not compared.
     """
     for key in before.keys() | after.keys():
-        # RFC 6901, section 3: how a key is written in a path.
+        # RFC 6901, section 3: escapes for `~` and `/` in a path.
         at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
         if key not in after:
             yield {"op": "remove", "path": at}

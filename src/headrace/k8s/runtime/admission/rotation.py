@@ -1,9 +1,9 @@
-"""Keeps the webhook's certificate valid: its own in a Secret, trusted by the API server, or one that files provide.
+"""Keeps the webhook's certificate valid: one of its own in a Secret, or one from files.
 
-The operator's own pair is made on the first start, stored in a Secret of the operator's namespace, and replaced after
-two thirds of its lifetime; its authority is written into the webhook configuration (`caBundle`), and again whenever it
-is removed there. With cert-manager, or any other source, the pair is a folder with `tls.crt` and `tls.key`, read again
-when they change; the source then also provides the `caBundle`.
+By default the operator makes a pair on the first start, stores it in a Secret of its namespace, and replaces it after
+two thirds of its lifetime. It writes the pair's authority into the webhook configuration (`caBundle`), and writes it
+again whenever it is removed there. With cert-manager, or any other source, the pair is a folder with `tls.crt` and
+`tls.key`, which is read again when the files change; the source then also provides the `caBundle`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_
 from .reviews import Handler
 from .server import application, serving
 
-# Seconds between two checks of the time, or of the files in a folder.
+# Seconds between two checks of the renewal time, or of the files in a folder.
 _LOOK = 60.0
-# Seconds before a failed step is repeated: the first time, and at most.
+# Seconds before a failed step is retried: the first and the longest delay.
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 60.0
 
@@ -49,14 +49,16 @@ log = logging.getLogger(__name__)
 class Settings(Struct, frozen=True, kw_only=True):
     """The address of the webhook, and the names of the objects that store its certificate.
 
-    `configurations` are the kinds and names of the webhook configurations that trust the certificate; `component` is
-    the name of the program (app.kubernetes.io/name). `api_services` are groups and versions of the API (GROUP/VERSION)
-    for which the same server answers. The ClusterRole `api_services_role` owns their APIServices, so that these do not
-    outlast the install that gives the right to make them. `owned_elsewhere` is told the name of such an APIService and
-    the Service of another program that has it, "" while it is ours, and `unanswered` why requests for these APIs are
-    refused, "" while they are answered. With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and
-    nothing is stored in the cluster. `address` is the host name or address of a program outside the cluster; the
-    webhook configurations have it as a URL.
+    `configurations` are the kinds and names of the webhook configurations that trust the certificate. `component` is
+    the name of the program (app.kubernetes.io/name). With `folder`, the certificate is read from `tls.crt` and
+    `tls.key` in it, and nothing is stored in the cluster. `address` is the host name or address of a program outside
+    the cluster, for the URL in the webhook configurations.
+
+    `api_services` are groups and versions of the API (GROUP/VERSION) that the same server serves. The ClusterRole
+    `api_services_role` owns their APIServices, so that they are deleted with the install that grants the right to
+    create them. `owned_elsewhere` is called with the name of such an APIService and the Service of the other program
+    that has it, "" if it is ours. `unanswered` is called with the reason why requests for these APIs are rejected, ""
+    if they are served.
     """
 
     namespace: str
@@ -75,12 +77,15 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> list[str]:
-        """The names by which the API server calls the webhook."""
+        """The host names by which the API server connects to the webhook."""
         return [f"{self.service}.{self.namespace}.svc", *([self.address] if self.address else [])]
 
 
 class NoOwnerError(ApiError):
-    """The ClusterRole that would own the APIServices cannot be read: they would outlast the install."""
+    """The ClusterRole that would own the APIServices cannot be read.
+
+    An APIService without an owner would outlast the install, so none is created.
+    """
 
     def __init__(self, exc: ApiError, name: str) -> None:
         text = f"no APIService is made without the ClusterRole {name}, which owns it: {exc.message}"
@@ -98,8 +103,10 @@ async def serve(
     ready: Callable[[int], None] = lambda port: None,
     routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: (),
 ) -> None:
-    """Serve the webhook until cancelled: `handlers` by path, and the `routes` of APIs, which refuse the requests that
-    they are told to; `ready` gets the port once it listens. Raises OSError.
+    """Serve the webhook until cancelled.
+
+    `handlers` are by path. `routes` returns the routes of the APIs, which reject requests for which its argument
+    returns a reason. `ready` is called with the port once the server listens. Raises OSError.
     """
     keeper = Keeper(api, settings)
     clients = Clients(await keeper.first(), settings.unanswered)
@@ -122,7 +129,7 @@ class Keeper:
         self._renewal = datetime.max.replace(tzinfo=timezone.utc)
 
     async def first(self) -> Pair:
-        """The initial pair; waits until there is one, with a line in the log."""
+        """The initial pair. Until there is one, retries and logs why."""
         pause = _FIRST_RETRY
         while True:
             try:
@@ -135,8 +142,9 @@ class Keeper:
     async def keep(
         self, use: Callable[[Pair], None], use_aggregator: Callable[[Aggregator], None] = lambda found: None
     ) -> None:
-        """Replace the pair in time, keep its authority trusted, and tell of the aggregation layer where the server
-        answers for APIs, until cancelled.
+        """Keep the pair current until cancelled: replace it in time, and keep its authority trusted.
+
+        If the server serves APIs, `use_aggregator` is called with their aggregation layer.
         """
         running = [self._follow_api_service(one) for one in self.settings.api_services]
         if self.settings.api_services:
@@ -154,7 +162,7 @@ class Keeper:
                 task.cancel()
 
     async def current(self) -> Pair:
-        """The present pair, made or replaced if necessary, and trusted."""
+        """The present pair; it is created or replaced if necessary, and trusted by the API server."""
         if self.settings.folder:
             return _read(Path(self.settings.folder))
         while True:
@@ -174,7 +182,7 @@ class Keeper:
             # The new authority is trusted before any replica uses it; the old one stays trusted for replicas that still
             # use it.
             await self._trust(fresh.authority, before=stored.authority)
-            # Another replica may have stored its pair first; the next turn finds that pair.
+            # Another replica may have stored its pair first; the next iteration finds that pair.
             await self._store(fresh, secret)
 
     async def _stored(self) -> dict[str, Any] | None:
@@ -199,26 +207,29 @@ class Keeper:
                 raise
 
     async def _trust(self, authority: str, before: str = "") -> None:
-        """Let the API server trust `authority` and `before`; nothing is written if it does already."""
+        """Make the API server trust `authority` and `before`; nothing is written if it already does."""
         for kind, name in self.settings.configurations:
             try:
                 configuration = await self.api.get(kind, "", name)
             except ApiError as exc:
                 if exc.status != 404:
                     raise
-                log.warning("there is no webhook configuration %s: it has no effect until there is", name)
+                log.warning(
+                    "webhook configuration %s does not exist: the webhook has no effect until it is created", name
+                )
                 continue
             await self._correct(kind, configuration, authority, before)
         for one in self.settings.api_services:
             try:
                 await self._register(one, authority, before)
             except NoOwnerError as exc:
-                # The webhook does not wait for it; `_follow_api_service` tries again.
+                # The webhook starts without the APIService; `_follow_api_service` tries again.
                 log.warning("%s", exc)
 
     async def _register(self, group_version: str, authority: str, before: str = "") -> None:
-        """Have the API server pass requests for a group and version on to us, unless another program has them, and
-        trust `authority` and `before`. Raises NoOwnerError, ApiError, Unreachable.
+        """Register this program as the server of a group and version, and trust `authority` and `before`.
+
+        If another program has the APIService, it is not changed. Raises NoOwnerError, ApiError, Unreachable.
         """
         wanted = api_service(group_version, self.settings, await self._owner())
         name = wanted["metadata"]["name"]
@@ -231,7 +242,7 @@ class Keeper:
             try:
                 found = await self.api.create(APISERVICES, "", {**wanted, "spec": {**wanted["spec"], **bundle}})
             except ApiError as conflict:
-                # Another replica was first; the watch shows what it has made.
+                # Another replica was first; the watch reports its APIService.
                 if conflict.status != 409:
                     raise
                 return
@@ -281,7 +292,7 @@ class Keeper:
                 log.warning("the webhook's certificate could not be replaced yet: %s", exc)
 
     async def _follow(self, kind: Kind, name: str) -> None:
-        """Write the authority into a configuration whenever that is created again, or lacks it."""
+        """Write the authority into a configuration whenever that is created again or lacks the authority."""
 
         async def check(configuration: dict[str, Any] | None) -> None:
             if self._pair and configuration is not None:
@@ -290,7 +301,10 @@ class Keeper:
         await self._follow_one(kind, name, check)
 
     async def _follow_api_service(self, group_version: str) -> None:
-        """Register whenever the APIService is removed, also by another program that had it, or lacks the authority."""
+        """Register again whenever the APIService is removed or lacks the authority.
+
+        Another program that had the APIService may be the one that removes it.
+        """
 
         async def check(_: dict[str, Any] | None) -> None:
             await self._register(group_version, self._pair.authority if self._pair else "")
@@ -298,7 +312,7 @@ class Keeper:
         await self._follow_one(APISERVICES, api_service_name(group_version), check)
 
     async def _follow_aggregator(self, use: Callable[[Aggregator], None]) -> None:
-        """Tell of the aggregation layer now, and when its ConfigMap changes."""
+        """Call `use` with the aggregation layer now, and when its ConfigMap changes."""
         known = False
 
         async def check(config_map: dict[str, Any] | None) -> None:
@@ -308,7 +322,7 @@ class Keeper:
             use(found)
 
         def refused(exc: ApiError) -> None:
-            # An API server that has just started may refuse for a moment what it allows.
+            # An API server that has just started may briefly deny a request that it allows later.
             if not known:
                 use(unreadable(exc.message))
 
@@ -318,8 +332,9 @@ class Keeper:
         self, kind: Kind, name: str, check: Callable[[dict[str, Any] | None], Awaitable[None]], namespace: str = "",
         refused: Callable[[ApiError], None] = lambda exc: None,
     ) -> None:  # fmt: skip
-        """Call `check` with an object now and after each change, with None where there is none, and `refused` where the
-        API server refuses it.
+        """Call `check` with an object now and after each change, and with None while it does not exist.
+
+        `refused` is called if the API server denies the request.
         """
         fields = f"metadata.name={name}"
         pause = _FIRST_RETRY
@@ -354,7 +369,7 @@ class Keeper:
 
 
 def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str, Any]:
-    """One webhook of a configuration, with a caBundle that trusts `authority`."""
+    """One webhook of a configuration, with a caBundle that contains `authority` and `before`."""
     client = hook.get("clientConfig") or {}
     held = decoded(client.get("caBundle"))
     wanted = trusting(held, authority, before)
@@ -364,8 +379,9 @@ def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str,
 
 
 def api_service(group_version: str, settings: Settings, role: dict[str, Any]) -> dict[str, Any]:
-    """The APIService by which this server answers for GROUP/VERSION, without the authority that is trusted. The
-    ClusterRole `role` owns it.
+    """The APIService that registers this server for GROUP/VERSION, without a caBundle.
+
+    The ClusterRole `role` owns it.
     """
     group, _, version = group_version.partition("/")
     name = api_service_name(group_version)
@@ -388,11 +404,14 @@ def api_service(group_version: str, settings: Settings, role: dict[str, Any]) ->
 
 
 def _service_of(one: dict[str, Any]) -> str:
-    """The Service that an APIService names, as NAMESPACE/NAME."""
+    """The Service of an APIService, as NAMESPACE/NAME."""
     service = one["spec"].get("service")
     return f"{service['namespace']}/{service['name']}" if service else "the API server"
 
 
 def _read(folder: Path) -> Pair:
-    """The pair in a folder like a mounted Secret of type kubernetes.io/tls. Raises OSError, UnicodeDecodeError."""
+    """The pair in a folder, which is like a mounted Secret of type kubernetes.io/tls.
+
+    Raises OSError, UnicodeDecodeError.
+    """
     return Pair("", (folder / "tls.crt").read_text(), (folder / "tls.key").read_text())

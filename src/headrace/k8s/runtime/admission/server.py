@@ -1,8 +1,8 @@
 """The admission webhook: an HTTPS server that passes the reviews of each path to its handler.
 
-It is an aiohttp.web application, because the operator uses that library for its client already. The certificate can be
+It is an aiohttp.web application, because the operator already uses that library for its client. The certificate can be
 replaced while the server runs: new connections get the new one (`SSLContext.load_cert_chain`). A review that fails is
-an HTTP error, which the API server treats as a refusal of the request (failurePolicy Fail).
+an HTTP error, which the API server treats as a rejection of the request (failurePolicy Fail).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..api import decoded
 from .certificates import Pair
 from .reviews import BadReview, Handler, parse, response
 
-# Bytes of a review: it has the object twice, each at most the size of a request to etcd (1.5 MiB), and some more.
+# Bytes of a review. It contains the object twice, each at most as large as a request to etcd (1.5 MiB), and more.
 _LARGEST = 4 * 2**20
-# Bytes above which a review is judged in a thread, so that the process's loop continues.
+# Bytes above which a review is judged in a thread, so that it does not block the event loop.
 _LARGE = 64 * 2**10
 
 log = logging.getLogger(__name__)
 
 
 def application(handlers: Mapping[str, Handler]) -> web.Application:
-    """The webhook as a web application; `handlers` are those of the paths that configurations name."""
+    """The webhook as a web application; `handlers` are by the paths that the configurations name."""
     app = web.Application(client_max_size=_LARGEST)
     for path, handler in handlers.items():
         app.router.add_post(path, _answering(handler))
@@ -67,14 +67,14 @@ def tls_context(pair: Pair) -> ssl.SSLContext:
 
 def use_pair(context: ssl.SSLContext, pair: Pair) -> None:
     """Use the certificate of `pair` for new connections. Raises ssl.SSLError."""
-    # A certificate and a key that do not match, as in files during a replacement, would remove the context's own pair,
-    # so they are loaded into another context first.
+    # Loading a certificate and a key that do not match, as files during a replacement may be, would remove the
+    # context's present pair. So the pair is first loaded into another context.
     for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         _load(one, pair)
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    # The ssl module reads keys only from files; this file is in memory, since the operator's root file system is
+    # The ssl module reads keys only from files. This file is in memory, because the operator's root file system is
     # read-only.
     with os.fdopen(os.memfd_create("headrace-webhook"), "w", encoding="ascii") as file:
         file.write(pair.key + pair.certificate)
@@ -84,7 +84,10 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
 
 @asynccontextmanager
 async def serving(app: web.Application, context: ssl.SSLContext, host: str, port: int) -> AsyncIterator[int]:
-    """Serve `app` while the block runs; yields the port, which the system chooses for 0. Raises OSError."""
+    """Serve `app` while the block runs; yields the port, which the system chooses for 0.
+
+    Raises OSError.
+    """
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:
