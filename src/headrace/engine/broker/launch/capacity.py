@@ -1,4 +1,4 @@
-"""The number of brokers that this machine can hold, so that a start of too many is refused before the first fork.
+"""The number of brokers that this machine can hold, to refuse a larger instance before the first fork.
 
 A machine that runs out of memory or process ids during a start fails late, and affects other users. The count uses the
 measured needs of a test instance's broker and agent, and the kernel's limits. A start is refused only if it certainly
@@ -12,37 +12,37 @@ import resource
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A broker of a test instance with its agent: memory that is not shared with other brokers, and threads.
+# A broker of a test instance and its agent: memory not shared with other brokers, and processes and threads.
 BROKER_BYTES = 8 << 20
 BROKER_TASKS = 4
 # The processes that the initial program needs to run a command.
 PROGRAM_TASKS = 2
-# Open files of the process that forks them all: the sockets of agents, and others.
+# Open files of the process that forks all brokers: per agent, and others.
 AGENT_FILES, START_FILES = 2, 16
-# Open files of one broker alone; of the broker with most, and the number of its children.
+# Open files of a broker without children, and of a broker with the most children, and the number of these children.
 ALONE_FILES, PARENT_FILES, CHILDREN = 20, 30, 32
-# With higher limits, processes in use are not counted, since that takes longer than the start of a broker.
+# With a limit above this, processes in use are not counted: counting them takes longer than starting a broker.
 _MANY = 1000
 
 
 class Limit(NamedTuple):
-    """At most `brokers` fit, because of the named limit."""
+    """At most `brokers` fit, because of the limit named in `reason`."""
 
     brokers: int
     reason: str
 
 
 def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit | None:
-    """The tightest limit of this machine; None if the kernel reports none."""
+    """The tightest limit of this machine, or None if the kernel reports none."""
     limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
     limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
-    # Brokers raise their limit of open files as far as allowed.
+    # Brokers raise their limit of open files to the hard limit.
     limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     return min(limits, default=None)
 
 
 def refusal(size: int) -> str:
-    """Why `size` brokers do not fit this machine, and how many would; "" if they fit."""
+    """The reason why `size` brokers do not fit this machine, and how many would; "" if they fit."""
     limit = most_brokers()
     if limit is None or size <= limit.brokers:
         return ""
@@ -98,7 +98,7 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
 
 
 def _tasks_of_user(proc: str) -> int:
-    """The processes and threads that count against the limit: those of the real user."""
+    """The number of processes and threads that count against the limit: those of the real user."""
     count = 0
     for name in os.listdir(proc):
         if name.isdigit():
@@ -109,7 +109,7 @@ def _tasks_of_user(proc: str) -> int:
 
 
 def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
-    """The limits of this process's control groups and their parents (cgroups(7), versions 1 and 2)."""
+    """The limits of this process's control group and its parents (cgroups(7), versions 1 and 2)."""
     for line in _read(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
