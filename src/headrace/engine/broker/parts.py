@@ -81,10 +81,7 @@ class Requester(Protocol):
 
 
 class RunningProgram(Protocol):
-    """The parts of `Broker` that other classes use. Subclasses assign all of them.
-
-    A module in its own process has the same parts except `agent` and `overlay` (`module/remote.py`).
-    """
+    """The initial program, or a script (`Program`)."""
 
     @property
     def running(self) -> bool: ...
@@ -94,9 +91,9 @@ class RunningProgram(Protocol):
 
 
 class BrokerParts:
-    """The parts of `Broker` that others use; its subclasses assign all of them.
+    """The parts of `Broker` that other classes use. Subclasses assign all of them.
 
-    A module in a process of its own has the same parts there, all but `agent` and `overlay` (`module/remote.py`).
+    A module in its own process has the same parts except `agent` and `overlay` (`module/remote.py`).
     """
 
     rank: int
