@@ -1,4 +1,4 @@
-"""The exec agent: a small single-threaded process per broker that starts and watches the tasks of many jobs.
+"""The exec agent: a small single-threaded process per broker that runs the tasks of many jobs.
 
 It is forked before the broker has threads or a loop, so spawning is cheap. The shell runs in it as a library: a process
 per job would halve throughput. Replies of one turn are sent in one write. When the broker's end of the socket closes,
@@ -131,7 +131,10 @@ class Agent:
         self._later.append(fn)
 
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
-        """Call `fn` once after `seconds`. A timer cannot be cancelled, so `fn` checks whether it still applies."""
+        """Call `fn` once after `seconds`.
+
+        A timer cannot be cancelled, so `fn` checks whether it still applies.
+        """
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
     def job_over(self, id: int, status: int, tmpdir: str) -> None:

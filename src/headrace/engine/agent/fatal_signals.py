@@ -1,9 +1,9 @@
-"""Fatal signals to the agent: a task that signals its parent means the shell of its own job.
+"""Fatal signals to the agent: if a task signals its parent, only the shell of its own job ends.
 
 In Flux each job has a shell process on each node, the parent of its tasks there. Here one agent is the parent of all
 tasks of a node, so a SIGQUIT from one task would end all jobs. The agent blocks such signals and reads them from a
-descriptor. It has the sender's pid, which leads to the sender's job. SIGKILL cannot be blocked, and still ends all jobs
-of the node.
+descriptor. Each has the sender's pid, from which the sender's job is found. SIGKILL cannot be blocked, and still ends
+all jobs of the node.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Guests:
         self._agent = agent
         self._sweep_later = sweep_later
         self._shells: dict[int, _Shell] = {}
-        # Users whose shells have ended, and the tick since when remaining processes may have started.
+        # By user whose shells have ended: the earliest start time (ticks) of processes that may remain.
         self._ended_users: dict[int, int] = {}
 
     def start(self, op: Start) -> None:
@@ -273,9 +273,9 @@ class Guests:
         self._agent.send({"op": "finish", "id": id, "status": status})
 
     def sweep(self) -> None:
-        """Kill the remaining processes of users whose shells have ended: these orphans are children of this process.
+        """Kill the remaining processes of users whose shells have ended.
 
-        Processes of running shells are not affected.
+        These orphans are children of this process. Children of running shells are not affected.
         """
         if not self._ended_users:
             return

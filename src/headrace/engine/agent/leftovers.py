@@ -32,7 +32,7 @@ _EXEC_WITHIN = 0.5
 
 
 def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
-    """Send `signum` to each process below `agent` that is in `doomed`, or belongs to job `path` or a job in it."""
+    """Send `signum` to each process below `agent` that is in `doomed`, or in job `path` or a job below it."""
     wanted, killed = frozenset(doomed), set[int]()
     for _ in range(_ROUNDS):
         found = {pid for pid in linux.descendants_of(agent) if pid in wanted or _below(_path(pid), path)}
@@ -114,7 +114,7 @@ def _kill_tree(pid: int) -> None:
 
 
 def _oldest_client_of(uri: str, since: int) -> int:
-    """The first process of our session that began in tick `since` or later and uses the instance at `uri`, or 0."""
+    """The first process of our session since tick `since` that uses the instance at `uri`, or 0."""
     found = []
     for pid in linux.processes():
         if linux.began(pid) >= since:

@@ -25,9 +25,9 @@ def frame(ops: Sequence[Any]) -> bytes:
 
 
 class Reader(Generic[Op]):
-    """Parses a byte stream into operations: `Op` is `ToAgent` or `FromAgent`. Their fields are not checked.
+    """Parses a byte stream into operations: `Op` is `ToAgent` or `FromAgent`.
 
-    A frame may have at most `most` bytes (0: no limit).
+    The fields of the operations are not checked. A frame may have at most `most` bytes (0: no limit).
     """
 
     def __init__(self, most: int = 0) -> None:

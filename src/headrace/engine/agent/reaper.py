@@ -68,10 +68,10 @@ def kill_children(timeout: float, wanted: Callable[[int], bool] = lambda _pid: T
 
 
 def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool:
-    """Kill the processes of `find()` until there are none. If `ours`, they are children, and are waited for.
+    """Kill the processes of `find()` until there are none.
 
-    A reaper ends on its own once its broker is dead, after removing the broker's run directory. It gets half of the
-    timeout for that.
+    If `ours`, they are children of this process, which waits for them. A reaper ends on its own once its broker is
+    dead, after removing the broker's run directory. It gets half of the timeout for that.
     """
     now = time.monotonic()
     deadline, patient_until = now + timeout, now + timeout / 2

@@ -166,7 +166,10 @@ def prepare() -> None:
 
 
 def run_agent(sock: socket.socket, user: User | None = None) -> None:
-    """Run as the agent of the broker at the other end of `sock`, or with `user` as the shell of a guest's job."""
+    """Run as the agent of the broker at the other end of `sock`.
+
+    With `user`, run as the shell of one job of that user, a guest.
+    """
     prepare()
     from .agent import Agent
 

@@ -1,8 +1,8 @@
-"""The zygote of a test instance: the process that forks each exec agent when its broker first needs it.
+"""The zygote of a test instance: the process that forks an exec agent when its broker first needs it.
 
 The zygote is forked from `flux start` before the modules of brokers are imported, and imports those of agents. It has
 the agents' ends of all sockets. When a socket becomes readable, it forks the agent of that socket. So an instance
-starts without agents, and an idle one has few. The zygote outlives all brokers and agents, and removes the run
+starts without agents, and an idle instance has few. The zygote outlives all brokers and agents, and removes the run
 directory. It is the reaper of the agents, and `flux start` is the reaper of the zygote (`reaper`).
 """
 
@@ -113,7 +113,10 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
 
 
 def _serve(sockets: list[int]) -> None:
-    """Fork agents until all agents, and all brokers without one, have ended; then kill remaining processes."""
+    """Fork agents until all agents, and all brokers without one, have ended.
+
+    Then kill the remaining processes.
+    """
     from .start import close_input, prepare
 
     close_input()

@@ -1,7 +1,8 @@
-"""Restart of the exec agent: if the agent is killed, its jobs are lost, and the broker starts another agent.
+"""Restart of the exec agent.
 
-The link and its listeners stay: they get "gone" at once. The new agent starts when all processes of the dead one have
-ended, or five seconds after the remaining ones were killed.
+If the agent is killed, its jobs are lost, and the broker starts another agent. The link and its listeners stay: the
+listeners get the operation "gone" at once. The new agent starts when all processes of the dead one have ended, or five
+seconds after the remaining ones were killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Broker attributes: the names Flux has, the names that -S accepts, and the responses of the attr.* service.
+"""Broker attributes: Flux's names, the names that -S accepts, and the responses of the attr.* service.
 
 Attributes are strings. `attr.get` is answered locally on each rank. Attributes that must agree on all ranks (size,
 hostlist, instance-level ...) are therefore set on every broker at boot.
@@ -185,7 +185,7 @@ class AttrTable:
         return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
 
     def update(self, name: str, value: str, force: bool = False) -> None:
-        """Handle attr.set: without `force`, only a few of Flux's own attributes may change in a running broker.
+        """Handle attr.set. Without `force`, only a few of Flux's own attributes may change at runtime.
 
         Raises RpcError(ENOENT, EPERM, EINVAL).
         """

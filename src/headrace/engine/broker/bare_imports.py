@@ -1,4 +1,4 @@
-"""Imports of asyncio, msgspec, traceback and zmq for brokers and agents, without the modules that they do not use.
+"""Imports of asyncio, msgspec, traceback and zmq without modules that brokers and agents do not use.
 
 There are three ways to skip a module while a package is imported. `_without` makes the import of an optional module
 fail: ssl for asyncio, typing_extensions for msgspec. `_stand_ins` puts an empty module in the place of one whose
@@ -55,7 +55,10 @@ _UNUSED_BY_MSGSPEC = {
 
 @contextlib.contextmanager
 def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
-    """Replace modules with modules of empty classes inside the block. A later import gets the real modules."""
+    """Replace modules with modules of empty classes inside the block.
+
+    A later import gets the real modules.
+    """
     made = {name: types.ModuleType(name) for name in wanted if name not in sys.modules}
     for name, module in made.items():
         for each in wanted[name]:
@@ -72,7 +75,10 @@ def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
 
 
 class _Deferred(types.ModuleType):
-    """A stand-in module with the attributes `known`. Any other attribute imports the real module and is read there."""
+    """A stand-in module with the attributes `known`.
+
+    A read of any other attribute imports the real module, and returns that module's attribute.
+    """
 
     def __init__(self, name: str, known: dict[str, object]) -> None:
         super().__init__(name)
@@ -143,7 +149,10 @@ def load_zmq() -> None:
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a stopped loop as asyncio.run() does, except for asynchronous generators, which brokers do not have."""
+    """Close a stopped loop as asyncio.run() does.
+
+    Asynchronous generators are not closed, since brokers have none.
+    """
     import asyncio
     import threading
 

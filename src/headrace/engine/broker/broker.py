@@ -329,9 +329,10 @@ class Broker(BrokerBase):
             self.advance("rc2-fail")
 
     def _announce_to_parent(self) -> None:
-        """Store this instance's URI in the parent instance's record of this job, for `flux uri` and `flux jobs`.
+        """Store this instance's URI in the parent instance's record of this job.
 
-        Also send the parent instance the ranks that are critical; this instance can lose any other node.
+        `flux uri` and `flux jobs` use it. Also send the parent instance the ranks that are critical; this instance can
+        lose any other node.
         """
         # Few brokers have a parent instance.
         from headrace.wire.client.handle import Handle

@@ -1,4 +1,4 @@
-"""Limits for guests at one broker: connections, bytes, open streams, subscriptions, and bytes of the log.
+"""Limits for guests at one broker: connections, bytes, streams, subscriptions, and bytes of the log.
 
 Every broker counts by userid, so a guest's request over the tree is charged at the broker where it comes in and at each
 broker on the way (RFC 12 puts the credential in each message). The owner of the instance is not counted. An `Account`
@@ -54,7 +54,7 @@ def is_guest(msg: Message) -> bool:
 
 
 def cost(msg: Message) -> int:
-    """The most memory in bytes that a message needs with its payload decoded, estimated before it is decoded."""
+    """The most memory in bytes that a message and its decoded payload need, known before decoding."""
     payload = msg.payload
     if payload is None:
         return ENTRY

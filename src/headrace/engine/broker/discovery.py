@@ -29,7 +29,10 @@ _inherited: tuple[int, NodeResources] | None = None
 
 
 class NodeResources(NamedTuple):
-    """Resources of one node: core ids and GPU ids (each 0..n-1), memory in bytes, CPU numbers of each core."""
+    """Resources of one node.
+
+    Core ids and GPU ids (each 0..n-1), memory in bytes, and the CPU numbers of each core.
+    """
 
     cores: Idset
     gpus: Idset
@@ -69,9 +72,10 @@ def discover_before_fork() -> None:
 
 
 def discover_after_fork() -> NodeResources:
-    """The first call returns the resources that the parent found before the fork. Later calls discover again.
+    """Return the resources that the parent process discovered before the fork, or discover them.
 
-    It spares each broker of one machine the time and 400 kB of memory for a discovery of its own.
+    Only the first call returns the parent's result; later calls discover again. This spares each broker of one machine
+    the time and 400 kB of memory for a discovery at its start.
     """
     global _inherited
     inherited, _inherited = _inherited, None

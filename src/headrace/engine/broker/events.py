@@ -1,4 +1,4 @@
-"""Events (RFC 3): rank 0 numbers them, every broker passes them to its subscribers and its children in the tree."""
+"""Events (RFC 3): rank 0 numbers them, and every broker passes them to its subscribers and children."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Events:
         self._subscribers.pop(peer, None)
 
     def take_at_once(self, topic: str, take: Callable[[Message], None]) -> None:
-        """Call `take` with each event `topic` when it is passed to the children, before any other message is read.
+        """Call `take` with each event `topic` as it is passed to the children, before other messages are read.
 
         A child that says hello later gets none of these events, so the response to its hello must include their
         effects.
@@ -54,7 +54,10 @@ class Events:
         self._own[topic] = take
 
     def publish(self, msg: Message) -> int:
-        """Number and distribute an event on rank 0, or send it to rank 0. Returns the number (0 on other ranks)."""
+        """Number and distribute an event on rank 0, or send it to rank 0.
+
+        Returns the number, or 0 on other ranks.
+        """
         if msg.userid == m.USERID_UNKNOWN:
             msg.userid = self.owner
             msg.rolemask = m.ROLE_OWNER
@@ -106,7 +109,10 @@ class Events:
         return {"seq": self.publish(event)}
 
     def handle_subscribe(self, msg: Message) -> Empty | None:
-        """Handle event.subscribe and event.unsubscribe of a local client or a module. The response has no payload."""
+        """Handle event.subscribe and event.unsubscribe of a local client or a module.
+
+        The response has no payload.
+        """
         peer = self.router.local_peer(msg)
         topic = msg.obj["topic"]
         if peer is None:

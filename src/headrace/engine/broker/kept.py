@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """Data that a module passes to its next load. `save` writes the file that a module with its own process reads."""
+    """Data that a module passes to its next load.
+
+    `save` writes the file that the module reads if it then runs in its own process.
+    """
 
     def save(self, path: str) -> None: ...
 
@@ -30,9 +33,9 @@ def data_path(attrs: AttrTable, name: str, apart: bool) -> str:
 
 
 def make_private(path: str | os.PathLike[str]) -> None:
-    """Create the database at `path` if needed, readable only by its owner: its folder may be open to guests.
+    """Create the database at `path` if needed, readable only by its owner.
 
-    SQLite gives the files beside it the same mode, and reports errors about the path.
+    Its folder may be open to guests. SQLite gives the files beside it the same mode, and reports errors about the path.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

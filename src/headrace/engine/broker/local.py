@@ -1,4 +1,4 @@
-"""The local socket: connections of clients on this machine (RFC 3 framing, credentials from the kernel).
+"""The local socket: connections of local clients (RFC 3 framing, credentials from the kernel).
 
 The peer's uid is read before its first byte is parsed. A uid without access gets one errno byte and is disconnected.
 Writes are collected during a loop turn and sent in one system call per client. If a client does not read, its streams
@@ -186,7 +186,10 @@ class LocalClient(asyncio.BufferedProtocol):
         return True
 
     def _charge_service(self, msg: Message) -> None:
-        """Charge a guest for the first call of a service, which gets a disconnect request later. Raises RpcError."""
+        """Charge a guest for the first call of a service, which will get a disconnect request.
+
+        Raises RpcError.
+        """
         service = _service_of(msg)
         if self.account is not None and self.is_guest and service not in self._used:
             size = self._used_size + ENTRY + len(service[0])

@@ -95,9 +95,10 @@ class Logbook:
             self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
-        """Add a formatted line. Lines from another rank are not forwarded. Raises ValueError for an invalid line.
+        """Add a formatted line. Lines from another rank are not forwarded.
 
         Line breaks and control characters become spaces, since they could fake other lines or control a terminal.
+        Raises ValueError for an invalid line.
         """
         line = _printable(line)
         self._take(line, *_parse(line), local)

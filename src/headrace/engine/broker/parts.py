@@ -196,7 +196,8 @@ class BrokerBase(BrokerParts):
         raise NotImplementedError
 
     def leave_lost(self, why: str) -> None:
-        """End with an error: on the leader, the whole instance; on a follower, this broker, as if it had lost its
-        parent.
+        """End with an error.
+
+        On the leader, the whole instance ends. On a follower, this broker ends as if it had lost its parent.
         """
         raise NotImplementedError

@@ -1,6 +1,7 @@
-"""The initial program (rc2): the user's command, a script, or an interactive shell. The instance runs around it.
+"""The initial program (rc2): the user's command, a script, or an interactive shell.
 
-The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on every broker.
+The instance runs around it. The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on
+every broker.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _LAUNCHERS = ("PMI_", "SLURM_")
 
 
 def _is_file(word: str) -> bool:
-    """True if the command is the path of a program, such as a batch script, to be executed without a shell."""
+    """True if the command is the path of a program, such as a batch script, to execute without a shell."""
     return os.path.isfile(word) and os.access(word, os.X_OK)
 
 
@@ -218,7 +219,10 @@ class LoggedOutput:
             self._broker.loop.add_reader(reader, partial(self._read, reader))
 
     def close(self) -> None:
-        """Log the rest of the output of a command that has ended. Its remaining children write to a closed pipe."""
+        """Log the rest of the output of a command that has ended.
+
+        Its remaining children write to a closed pipe.
+        """
         for reader in self._levels:
             self._read(reader)
             self._log(reader, [self._lines[reader].take_rest()])
@@ -242,10 +246,10 @@ class LoggedOutput:
 
 
 async def run_script(broker: BrokerBase, name: str) -> int:
-    """Run the script in the attribute `broker.NAME_path`, if any, with the user's shell. Returns its exit status.
+    """Run the script in the attribute `broker.NAME_path`, if any, with the user's shell.
 
-    Without the attribute, the scripts in the folders NAME.d of FLUX_RC_EXTRA run one by one. The last nonzero status is
-    returned.
+    Without the attribute, the scripts in the folders NAME.d of FLUX_RC_EXTRA run one by one. Returns the exit status,
+    with several scripts the last nonzero one.
     """
     attr = f"broker.{name}_path"
     if attr in broker.attrs:

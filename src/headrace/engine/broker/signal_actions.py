@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def received(broker: BrokerBase, number: int) -> None:
-    """Handle signal `number`: the leader passes it to jobs or shuts the instance down, a follower leaves alone."""
+    """Handle a signal: the leader passes it to jobs or shuts the instance down, a follower leaves alone."""
     if number == signal.SIGCHLD:
         if broker.agent is not None:
             broker.agent.keep_going()
@@ -27,7 +27,7 @@ def received(broker: BrokerBase, number: int) -> None:
         return
     if broker.rank:
         # A terminal's SIGINT also reaches the leader, whose shutdown reaches this broker through the tree. A broker
-        # that has not joined yet leaves on its own, because the leader may be at another terminal.
+        # that has not joined yet leaves on its own, because its leader may be on another machine.
         alone = broker.state == "join" and broker.boot.method != "test"
         if (number != signal.SIGINT or alone) and not broker.stopping:
             broker.log(logging.INFO, "broker", f"{name}: leaving")

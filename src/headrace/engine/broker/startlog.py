@@ -1,7 +1,7 @@
-"""The leader's entries in the record of starts and ends (`formats/spec/startlog.py`), which `flux startlog` shows.
+"""The leader's entries in the record of starts and ends, which `flux startlog` shows.
 
-The entries are written only if the KVS is loaded. If a user's own rc1 script loads the KVS, the script must also record
-the start: `flux startlog --post-start-event`.
+The format is in `formats/spec/startlog.py`. The entries are written only if the KVS is loaded. If a user's own rc1
+script loads the KVS, the script must also record the start: `flux startlog --post-start-event`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ async def post_finish(broker: BrokerBase) -> None:
 
 
 async def _append(broker: BrokerBase, event: Event) -> bool:
-    """Append `event` to the record. Logs a failure and returns False, since an instance also runs without a record."""
+    """Append `event` to the record. Returns False, and logs the reason, on failure.
+
+    An instance also runs without a record.
+    """
     op = {"key": startlog.KEY, "flags": APPEND, "dirent": val(encode(event).encode())}
     try:
         await broker.context.rpc("kvs.commit", {"namespace": "primary", "flags": 0, "ops": [op]})

@@ -1,4 +1,4 @@
-"""Policy (RFC 33): defaults and limits of jobspecs from `[policy]` and `[queues]` in the configuration. Pure.
+"""Policy (RFC 33): defaults and limits of jobspecs from `[policy]` and `[queues]`. Pure.
 
 Ingest applies it to every submitted job. The job manager checks limits again when a guest updates a job. A queue's own
 table overrides the general table, key by key.

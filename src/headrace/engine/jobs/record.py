@@ -401,7 +401,7 @@ _EXCEPTED = 0x20
 
 
 def summary(job: Job) -> int:
-    """The essential data of an inactive job in one number: its end, its user, whether it started, its result."""
+    """The essential data of an inactive job in one number: end, user, whether it started, result."""
     ended = int(job.events[-1][0] * 1000)
     flags = (_STARTED if job.started else 0) | (_EXCEPTED if job.fatal is not None else 0)
     return ended << 40 | job.userid << 8 | flags | job.result

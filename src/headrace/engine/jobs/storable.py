@@ -1,4 +1,4 @@
-"""Checks of users' values: whether they can be written to the journal and read back by any reader. Pure."""
+"""Checks that users' values can be written to the journal and read back by any reader. Pure."""
 
 from __future__ import annotations
 

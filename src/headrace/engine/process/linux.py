@@ -61,12 +61,12 @@ def die_with_parent(signum: int) -> None:
 
 
 def become_dumpable() -> None:
-    """Allow other processes of this user to read this process's files in /proc and trace it. Raises OSError."""
+    """Let processes of this user read this process's files in /proc and trace it. Raises OSError."""
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def forbid_new_privileges() -> None:
-    """Prevent set-user-ID programs from giving this process and its descendants privileges. Raises OSError."""
+    """Give this process and its descendants no privileges from set-user-ID programs. Raises OSError."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -79,7 +79,7 @@ def drop_capabilities() -> None:
 
 
 def capabilities() -> int:
-    """The bit set of capabilities that this process has, or would have after an execve(2) (capabilities(7))."""
+    """The bit set of capabilities that this process has, or would have after execve(2) (capabilities(7))."""
     found = 0
     with open("/proc/thread-self/status") as file:
         for line in file:
@@ -116,9 +116,9 @@ _sched_setattr = _SCHED_SETATTR.get(os.uname().machine)
 
 
 def ask_for_short_slices() -> None:
-    """Request short time slices, so that this process runs soon after it wakes (Linux 6.12; no effect before).
+    """Request short time slices, so that this process runs soon after it wakes.
 
-    Children do not inherit the request. The share of the processor does not change.
+    No effect before Linux 6.12. Children do not inherit the request. The share of the processor does not change.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     # A negative nice value is not inherited either.
@@ -231,7 +231,10 @@ def is_running(pid: int) -> bool:
 
 
 def is_ending(pid: int) -> bool:
-    """True if a process has ended or is exiting: it closes its files before its children get another parent."""
+    """True if a process has ended or is exiting.
+
+    An exiting process closes its files before its children get another parent.
+    """
     fields = _stat(pid)
     return not fields or fields[0] in "ZX" or bool(int(fields[9 - 3]) & _PF_EXITING)
 

@@ -105,7 +105,10 @@ class Rpc(TypedDict):
 
 
 class RpcDrained(TypedDict):
-    """The response to `rpc-drain`: the client of request `token` has read its responses or has disconnected."""
+    """The response to `rpc-drain`.
+
+    The client of request `token` has read its responses or has disconnected.
+    """
 
     op: Literal["rpc-drained"]
     id: int

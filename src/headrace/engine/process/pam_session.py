@@ -1,4 +1,4 @@
-"""PAM sessions: a site uses them to set limits for users (pam_limits(8)), or to deny users access."""
+"""PAM sessions: a site uses them for settings such as limits (pam_limits(8)), or to deny access."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def missing(service: str) -> str:
 
 
 def open_session(name: str, service: str) -> None:
-    """Open a session of a user for this process, which must be root's: it gets the settings of the service.
+    """Open a session of a user for this process, which must be root's.
 
-    The session is never closed, since the process will become the user's. Raises UserError if the account may not be
-    used, or if a PAM module fails.
+    The process gets the settings of the service. The session is never closed, since the process will become the user's.
+    Raises UserError if the account may not be used, or if a PAM module fails.
     """
     if why := missing(service):
         raise UserError(why)

@@ -97,7 +97,7 @@ def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
 
 
 def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str], tcp: str = "") -> list[BootInfo]:
-    """All brokers of a `--test-size` instance: every endpoint is known in advance, so nothing is exchanged.
+    """All brokers of a `--test-size` instance. Every endpoint is known, so nothing is exchanged.
 
     With `tcp`, an address of this machine, they communicate over TCP. The brokers share one random key pair, which only
     ever exists in the memory of the processes forked with it.

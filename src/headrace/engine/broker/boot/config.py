@@ -1,4 +1,4 @@
-"""Boot from the `[bootstrap]` table of a configuration file, as in real Flux (flux-config-bootstrap(5))."""
+"""Boot from the `[bootstrap]` table of a configuration, as in real Flux (flux-config-bootstrap(5))."""
 
 from __future__ import annotations
 

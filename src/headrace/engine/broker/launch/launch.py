@@ -27,7 +27,10 @@ from headrace.wire.client.installation import with_flux
 
 
 def _check_state(statedir: str, is_new: bool) -> None:
-    """Raise LaunchError if the leader's `statedir` has too little room, and remove the folder if it is new."""
+    """Raise LaunchError if the leader's `statedir` has too little room.
+
+    If the folder is new, it is removed.
+    """
     from headrace.engine.broker.state import disk
 
     short = disk.shortage(statedir)

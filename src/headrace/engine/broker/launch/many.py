@@ -1,12 +1,12 @@
 """Start of a test instance: all its brokers are forked from one process, or run as separate programs.
 
 The cost of a fork depends on the memory that is mapped, and on the pages that each process writes later. So the zygote,
-which forks the agents, is forked first, while little is loaded. It loads the imports of agents while this process loads
-those of brokers.
+which forks the agents, is forked first, while little is loaded. It imports the modules of agents while this process
+imports those of brokers.
 
 Brokers run as programs if a fork of this process would not do what was requested. With the hosts of a `[bootstrap]`
-table, each broker boots like one on its own node: it reads the configuration itself, and can be restarted with another
-one. Brokers are also programs if a wrapper or the user's own `flux-broker` must run.
+table, each broker boots like a broker on its own node: it reads the configuration itself, and can be restarted with
+another configuration. Brokers are also programs if a wrapper or the user's own `flux-broker` must run.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _end_with(starter: int) -> None:
 
 
 def _mapping(clique: str, size: int) -> dict[str, str]:
-    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes according to `--test-pmi-clique`."""
+    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes as in `--test-pmi-clique`."""
     known = {"none": "", "single": f"[[0,1,{size},1]]", "per-broker": f"[[0,{size},1,1]]"}
     return {"broker.mapping": known.get(clique, clique)}
 

@@ -204,7 +204,10 @@ def _why_no_folder(path: str) -> str:
 
 
 def _new_name(options: LaunchOptions, base: str) -> str:
-    """An unpredictable path for a new folder. (Importing package tempfile takes longer than this.)"""
+    """An unpredictable path for a new folder.
+
+    Importing package tempfile would take longer than this.
+    """
     while not options.unmade or os.path.lexists(options.unmade):
         options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
     return options.unmade

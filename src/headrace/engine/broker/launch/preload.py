@@ -1,4 +1,4 @@
-"""Import of the brokers' modules in a process that will fork them, so that they share its memory and imports."""
+"""Import of the brokers' modules before the forks, so that brokers share the memory and the imports."""
 
 from __future__ import annotations
 

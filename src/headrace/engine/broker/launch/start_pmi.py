@@ -1,4 +1,4 @@
-"""The PMI-1 service (RFC 13) of `flux start`, for brokers that are programs without a `[bootstrap]` table.
+"""The PMI-1 service (RFC 13) of `flux start`, for broker programs without a `[bootstrap]` table.
 
 Each broker has a socket in PMI_FD. With `-vv`, requests and responses are printed on stderr.
 """

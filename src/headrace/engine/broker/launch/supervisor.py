@@ -1,4 +1,4 @@
-"""The supervisor of `flux start --test-size=N`: waits for its brokers to end, and forwards signals to the leader.
+"""The supervisor of `flux start --test-size=N`: starts brokers, forwards signals, waits for the end.
 
 If a broker fails, it ends the others. The caller defines how a broker is started: as a fork of this process, or as a
 program (`many.py`). The same loop serves the clients of the service `start` (`start_service.py`), which kill and
@@ -107,7 +107,10 @@ class Supervisor:
     # -- life
 
     def listen(self) -> None:
-        """Create the socket of the service `start` in the run directory, and set FLUX_START_URI. Raises OSError."""
+        """Create the socket of the service `start` in the run directory, and set FLUX_START_URI.
+
+        Raises OSError.
+        """
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = f"{self._rundir}/start"
         with contextlib.suppress(FileNotFoundError):

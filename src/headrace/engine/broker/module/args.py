@@ -1,4 +1,4 @@
-"""Arguments of modules: an unknown argument is refused, since the script that gives it expects an effect."""
+"""Arguments of modules. An unknown argument is refused, since the caller expects an effect."""
 
 from __future__ import annotations
 

@@ -394,7 +394,7 @@ class ModuleContext:
         self._broker.events.unsubscribe(self, prefix)
 
     def watch_tables(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
-        """Shrink the tables that `tables()` returns after they have lost most of their entries (see `removed`).
+        """Shrink the tables that `tables()` returns after they have lost most entries (see `removed`).
 
         For tables that may grow to 100,000 entries.
         """
@@ -481,7 +481,7 @@ class ModuleContext:
 
 
 def _near(exc: BaseException) -> bool:
-    """True if `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
+    """True if `exc` was raised in the handler or just below it, where the request is read."""
     depth = 0
     trace = exc.__traceback__
     while trace is not None:

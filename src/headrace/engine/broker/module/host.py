@@ -98,7 +98,7 @@ def has_own_rc1(attrs: AttrTable) -> bool:
 
 
 def exec_modules(config: dict[str, Any]) -> frozenset[str]:
-    """The modules that run in their own processes: the defaults, and `exec-modules` of the table `[headrace]`."""
+    """The modules that run in their own processes: the defaults, and `headrace.exec-modules`."""
     return EXEC_MODULES | _listed(config, "exec-modules")
 
 

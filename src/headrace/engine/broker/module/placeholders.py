@@ -1,8 +1,8 @@
 """Modules of Flux that a script may load although they have nothing to do here.
 
 Followers hold no state, so services for the whole instance run on rank 0 alone, and some modules of Flux have no
-equivalent. Scripts that start an instance of this kind load them on every broker, and that works: the module is listed
-and can be removed. It provides no service, so requests are routed to the broker that does.
+equivalent. Scripts that start an instance load these modules on the broker they run on, and that works: the module is
+listed and can be removed. It provides no service, so its requests are routed to the broker that does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""`access.private-mode`: guests without the role ADMIN see only their own jobs, and no counts of other jobs.
+"""`access.private-mode`: guests without the role ADMIN see only their own jobs.
 
-The context of each module refuses them statistics. The services enforce the rest.
+They do not see counts of other jobs either. The context of each module refuses them statistics, and the services
+enforce the rest.
 """
 
 from __future__ import annotations

@@ -312,9 +312,10 @@ class Forked:
 
 
 def fork(path: str, others: Iterable[socket.socket]) -> Forked:
-    """Fork the process of module `path` from this one, before it has threads or a loop, to share its imports.
+    """Fork the process of module `path` from this one, to share its imports.
 
-    The new process closes `others`, sockets that only the broker may hold.
+    Must be called before this process has threads or a loop. The new process closes `others`, sockets that only the
+    broker may hold.
     """
     ours, its = socket.socketpair()
     reader, writer = os.pipe()

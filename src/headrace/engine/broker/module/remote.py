@@ -1,8 +1,8 @@
-"""The process of one module (RFC 5): runs any module file unchanged and talks to its broker through `pipe.py`.
+"""The process of one module (RFC 5): runs any module file unchanged, with a connection to its broker.
 
 The module gets the ordinary context. The objects here stand in for the parts of the broker (routing, services, events,
-log, attributes), and turn calls into messages. No decision is made in this process: the broker does all routing. The
-process ends when its socket is closed, so a broker that dies takes its modules with it.
+log, attributes), and turn calls into messages (`pipe.py`). No decision is made in this process: the broker does all
+routing. The process ends when its socket is closed, so a broker that dies takes its modules with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from headrace.formats.spec.message import Message
 
 
 class _Router(Router):
-    """Sends every message to the broker, and delivers the broker's messages to the module in turns, as in a broker."""
+    """Sends every message to the broker, and delivers the broker's messages to the module in turns."""
 
     def __init__(self, rank: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(rank, loop)

@@ -1,4 +1,4 @@
-"""Finding and importing modules: our services by name (`headrace.engine.modules.SERVICES`), and .py files by path."""
+"""Finding and importing modules: our services by name (`modules.SERVICES`), and .py files by path."""
 
 from __future__ import annotations
 

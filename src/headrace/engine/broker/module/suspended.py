@@ -70,7 +70,10 @@ class SuspendedModule:
         return True
 
     def _has_room(self, msg: Message) -> bool:
-        """Count the message. Guests have their own limit, so they cannot cause the owner's messages to be dropped."""
+        """Count the message. True if the queue has room for it.
+
+        Guests have their own limit, so they cannot cause the owner's messages to be dropped.
+        """
         if not msg.rolemask & m.ROLE_OWNER:
             self._of_guests += 1
             if self._of_guests > _MOST_OF_GUESTS:

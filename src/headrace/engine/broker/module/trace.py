@@ -1,7 +1,7 @@
-"""`module.trace`: a stream with a summary of each message that modules receive and send, for debugging.
+"""`module.trace`: a stream with a summary of each message that modules receive and send.
 
-Without a trace, the cost is one attribute read per message. Messages of the trace itself are omitted, since tracing the
-broker would otherwise never end.
+For debugging. Without a trace, the cost is one attribute read per message. Messages of the trace itself are omitted,
+since tracing the broker would otherwise never end.
 """
 
 from __future__ import annotations

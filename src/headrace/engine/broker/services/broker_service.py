@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def register(broker: BrokerBase, modules: ModuleHost, overlay: Overlay, local: LocalServer) -> ModuleContext:
-    """Register every built-in service of `broker`. Returns the context with which the broker calls services."""
+    """Register the built-in services of `broker`.
+
+    Returns the context with which the broker calls services.
+    """
     ctx = modules.builtin("broker")
     modules.register(ctx)
     _attrs(broker, ctx)
@@ -144,7 +147,10 @@ def _states(broker: BrokerBase, ctx: ModuleContext) -> None:
 
 
 def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
-    """Register service.add and service.remove, with which a client or a module in a process provides a service."""
+    """Register service.add and service.remove.
+
+    With them, a client or a module in a process provides a service.
+    """
 
     def add(msg: Message) -> Empty:
         name = msg.obj["service"]

@@ -1,4 +1,7 @@
-"""The config service: the configuration of the instance, changed on the leader and applied by all followers."""
+"""The config service: the configuration of the instance, changed on the leader.
+
+All followers apply each change.
+"""
 
 from __future__ import annotations
 
@@ -114,10 +117,10 @@ class _Config:
             self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
 
     async def _take(self, new: dict[str, Any], path: str = "") -> Empty:
-        """Configure the broker and all modules with `new`, read from `path`. Raises RpcError and reverts on failure.
+        """Configure the broker and all modules with `new`, read from `path`.
 
-        Changes are applied one at a time, in the order of their requests: reverting one would also revert another that
-        had been made meanwhile.
+        Raises RpcError on failure, after restoring the old configuration. Changes are applied one at a time, in the
+        order of their requests: reverting a change would also revert another that was made in the meantime.
         """
         async with self._changing:
             _check(new, path, self._broker.owner)

@@ -1,9 +1,9 @@
-"""`overlay.drained`: notifies a streaming service when its reader, anywhere in the tree, has read its responses.
+"""`overlay.drained`: notifies a streaming service when its reader has read its responses.
 
-A request `{route: [uuid, ...]}` has the route stack of a streaming request. It follows that request's responses along
-their path, and is answered when the client at the end has read them or has disconnected. A service that waits for this
-response after each portion has at most one portion in the brokers' memory. Otherwise a slow reader would cost memory in
-every broker on the path, and would finally be disconnected.
+The reader may be anywhere in the tree. A request `{route: [uuid, ...]}` has the route stack of a streaming request. It
+follows that request's responses along their path, and is answered when the client at the end has read them or has
+disconnected. A service that waits for this response after each portion has at most one portion in the brokers' memory.
+Otherwise a slow reader would cost memory in every broker on the path, and would finally be disconnected.
 """
 
 from __future__ import annotations

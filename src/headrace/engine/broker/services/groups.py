@@ -1,4 +1,4 @@
-"""Broker groups: named sets of ranks (`broker.online` and others), joined on any rank, collected on rank 0.
+"""Broker groups: named sets of ranks (`broker.online` and others), joined on any rank.
 
 A broker is in a group while at least one of its clients or modules has joined it. A client leaves its groups when it
 disconnects. Only rank 0 knows all members. A lost subtree leaves every group at once.
@@ -129,7 +129,7 @@ class Groups:
                 self.ctx.call("groups.update", {"update": {name: {"remove": str(self.ctx.rank)}}}, nodeid=0)
 
     def _update(self, msg: Message) -> Empty:
-        """Handle `groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree in one message."""
+        """Handle `groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree."""
         self._on_leader("update")
         try:
             update = msg.obj["update"]
@@ -145,7 +145,7 @@ class Groups:
 
 
 def _must_be_near(msg: Message) -> None:
-    """Raise RpcError(EPROTO) for a request from another broker, whose disconnect would not be noticed here."""
+    """Raise RpcError(EPROTO) for a request from another broker: its disconnect would go unnoticed here."""
     if len(msg.routes) > 1:
         raise RpcError(errno.EPROTO, f"{msg.topic} is restricted to the local broker")
 

@@ -64,9 +64,10 @@ class Cleanup:
 
 
 async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: bool) -> int:
-    """Stop every queue, cancel running jobs, and `wait` until no job is left, each for `limit` seconds at most.
+    """Stop every queue, cancel running jobs, and `wait` until no job is left.
 
-    The steps are numbered in the log from `number`. Returns the number of steps: 0 without a job manager.
+    Each step may take `limit` seconds. The steps are numbered in the log from `number`. Returns the number of steps: 0
+    without a job manager.
     """
     running = {"dry_run": False, "userid": -1, "states": RUN, "severity": FATAL, "type": CANCEL}
     steps: list[tuple[str, str, dict[str, Any]]] = [

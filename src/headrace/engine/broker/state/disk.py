@@ -50,7 +50,10 @@ def shortage(statedir: str) -> str:
 
 
 def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
-    """The reason why a database cannot be used, with a remedy. `lost` names the data that would be lost without it."""
+    """The reason why a database cannot be used, with a remedy.
+
+    `lost` names the data that would be lost without it.
+    """
     path = os.fspath(path)
     text = f"{path} cannot be used: {error}"
     if type(error) is sqlite3.DatabaseError or not isinstance(error, sqlite3.Error):

@@ -107,7 +107,7 @@ def end_of_data(file: BinaryIO, place: int) -> int:
 
 
 def is_unfinished(file: BinaryIO, place: int, end: int) -> bool:
-    """True if the data from `place` to `end`, after the last complete frame, are just the beginning of a frame."""
+    """True if the data from `place` to `end`, after the last complete frame, are a partial frame."""
     if end - place < _HEAD:
         return True
     head = _head(file, place)

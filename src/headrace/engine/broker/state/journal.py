@@ -336,9 +336,10 @@ class Journal:
             db.execute("COMMIT")
 
     def load(self) -> Saved:
-        """The state saved by the last checkpoint. Jobs are (id, summary or "" if active, record), in order of id.
+        """The state saved by the last checkpoint.
 
-        Raises JournalError, also while the jobs are read.
+        Jobs are (id, summary or "" if active, record), in order of id. Raises JournalError, also while the jobs are
+        read.
         """
         try:
             with contextlib.closing(self._connect()) as db:

@@ -1,4 +1,4 @@
-"""A child in the tree, on its parent: its hello, its status, and the pending requests in both directions."""
+"""A child in the tree, as seen by its parent: its hello, its status, and pending requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The end of the state `join` on a follower: its rc1 script needs modules that its parent's rc1 has loaded.
+"""The end of the state `join` on a follower.
 
-In Flux, a broker leaves `join` when its parent has reached `quorum`. Here it waits only if a script loads the modules.
-Modules that brokers load themselves do not depend on the parent's, and a deep tree starts faster without the wait.
+Its rc1 script needs modules that its parent's rc1 has loaded. In Flux, a broker leaves `join` when its parent has
+reached `quorum`. Here it waits only if a script loads the modules. Modules that brokers load themselves do not depend
+on the parent's, and a deep tree starts faster without the wait.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MET = ("simple", "pmi2", "slurm")
 
 
 def all_have_met(broker: BrokerBase) -> bool:
-    """True if a launcher started all brokers together, so that a broker lost before it has joined never returns."""
+    """True if a launcher started all brokers together: a broker lost before it has joined never returns."""
     return broker.boot.method in _MET
 
 
@@ -71,7 +72,7 @@ def expect_parent(broker: BrokerBase) -> None:
 
 
 def expect_children(broker: BrokerBase, give_up: Callable[[], None]) -> None:
-    """Call `give_up()` once children that were started together with this broker must have given up themselves."""
+    """Call `give_up()` once absent children, started together with this broker, have given up."""
     connect_timeout = duration.parse(broker.attrs.get("tbon.connect_timeout"))
     if connect_timeout and all_have_met(broker):
         broker.loop.call_later(connect_timeout + _SLOW, give_up)

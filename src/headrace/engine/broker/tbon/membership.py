@@ -9,7 +9,10 @@ from headrace.formats.spec.idset import Idset
 
 
 class Report(NamedTuple):
-    """The status of a subtree, and its ranks that came online or went offline. `lost` is a part of `offline`."""
+    """The status of a subtree, and its ranks that came online or went offline.
+
+    `lost` are the ranks in `offline` that did not leave in order.
+    """
 
     status: str
     online: Idset

@@ -1,8 +1,9 @@
-"""Requests sent over one link that wait for their last response. If the link breaks, both ends clean up.
+"""Requests sent over one link that wait for their last response.
 
-The requesting end responds with errors in place of the lost neighbour. The other end sends services the disconnect
-requests that the lost senders cannot send any more (RFC 6). An entry is removed with its last response, and all entries
-of a sender with its disconnect request. So only requests with a waiting sender are stored.
+If the link breaks, both ends clean up. The requesting end responds with errors in place of the lost neighbour. The
+other end sends services the disconnect requests that the lost senders cannot send any more (RFC 6). An entry is removed
+with its last response, and all entries of a sender with its disconnect request. So only requests with a waiting sender
+are stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MANY = 10_000
 
 
 def sender_of(msg: Message) -> bytes:
-    """The sender of a request, or of the request that a response belongs to: the first route, b"" without routes."""
+    """The sender of a request or of a response's request: the first route, b"" without routes."""
     return msg.routes[0] if msg.routes else b""
 
 

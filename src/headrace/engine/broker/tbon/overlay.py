@@ -1,4 +1,4 @@
-"""The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE with ZAP).
+"""The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE, ZAP).
 
 A member is authenticated by its CURVE key before any byte of its messages is parsed. A child's hello binds its rank to
 its uuid; a second live uuid for a rank is refused. The response tells the child the current state of the instance. A
@@ -473,7 +473,7 @@ class Overlay:
 
     @property
     def status(self) -> str:
-        """The health of this subtree: full, partial (still joining) or degraded (a member was lost or is torpid)."""
+        """The health of this subtree: full, partial (still joining) or degraded (members lost or torpid)."""
         states = {child.state for child in self.children.values()}
         if states & {"lost", "degraded", "torpid"}:
             return "degraded"

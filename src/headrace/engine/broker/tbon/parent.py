@@ -1,4 +1,4 @@
-"""The link of a broker to its parent in the tree: a ZeroMQ socket, and the pending requests to the parent.
+"""The link of a broker to its parent in the tree: a ZeroMQ socket, and the pending requests.
 
 This file needs ZeroMQ, which an instance of one broker does not import. So it is imported when a link is made.
 """
@@ -44,7 +44,7 @@ class ParentLink:
         self.uuid = ""
         # Requests without a response from the parent.
         self.sent_requests = Outstanding()
-        # Set by a caller; false once a message was sent after that.
+        # True if no message was sent since `Liveness` set it.
         self.quiet = False
 
     def connect(self, uri: str, hello: Message) -> None:

@@ -53,14 +53,17 @@ def sent_away(endpoint: str) -> set[str]:
 
 
 def address_of(end: str) -> str:
-    """Convert an address in the kernel's tables: 32-bit words in the machine's byte order, before the port."""
+    """Convert an address in the kernel's tables: 32-bit words in machine byte order, before the port."""
     text = end.rpartition(":")[0]
     packed = b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).removeprefix(_MAPPED)
 
 
 def readable(address: str) -> str:
-    """The text of a peer's address in ZeroMQ: an IP, or a Unix socket ("localhost", user, group and process)."""
+    """The text of a peer's address in ZeroMQ.
+
+    It is an IP, or a Unix socket ("localhost", user, group and process).
+    """
     words = address.split(":")
     return f"process {words[3]}" if words[0] == "localhost" and len(words) == 4 else address.removeprefix(_MAPPED)
 

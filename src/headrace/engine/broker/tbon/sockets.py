@@ -1,4 +1,4 @@
-"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), timeouts, and the loop's readers.
+"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), timeouts, loop readers.
 
 ZeroMQ asks this process about each unknown key before any byte of a message is parsed. A neighbour counts as lost when
 its machine has not acknowledged data for `tbon.tcp_user_timeout`. A broker that is only suspended for a while, or whose
