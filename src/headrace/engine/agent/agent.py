@@ -103,9 +103,9 @@ class Agent:
         if op["op"] not in _BATCHED:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_BATCH_DELAY, self._hurry)
+            self.after(_BATCH_DELAY, self._mark_urgent)
 
-    def _hurry(self) -> None:
+    def _mark_urgent(self) -> None:
         self._urgent = True
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
@@ -224,7 +224,7 @@ class Agent:
             self._broker_closed()
             return
         for op in self._reader.feed(self._receive_buffer[:size]):
-            _guarded(partial(self._take, op))
+            _guarded(partial(self._handle, op))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -275,7 +275,7 @@ class Agent:
 
     # -- operations
 
-    def _take(self, op: ToAgent) -> None:
+    def _handle(self, op: ToAgent) -> None:
         match op["op"]:
             case "start":
                 if op.get("as_user") and self._user is None:
@@ -284,7 +284,7 @@ class Agent:
                     self._start(op)
             case "kill" | "expiration" | "peer" | "barrier" | "rpc-drained":
                 if not self.guests.pass_on(op):
-                    self._take_job_operation(op)
+                    self._handle_job_operation(op)
             case "rpc":
                 if not self.guests.pass_on(op):
                     self._rpc(op)
@@ -322,7 +322,7 @@ class Agent:
         named = op.get("environment")
         return None if named is None else self._environments.environment(named)
 
-    def _take_job_operation(self, op: JobOperation) -> None:
+    def _handle_job_operation(self, op: JobOperation) -> None:
         job = self.jobs.get(op["id"])
         if job is None:
             return

@@ -31,7 +31,7 @@ def main(uid: int, job: str, pam_service: str) -> int:
         whose = user.look_up(uid)
         if pam_service:
             pam_session.open_session(whose.name, pam_service)
-        _close_what_is_roots()
+        _close_other_descriptors()
         user.become(whose)
     except user.UserError as exc:
         sock.sendall(frame([{"op": "refused", "note": str(exc)}]))
@@ -40,7 +40,7 @@ def main(uid: int, job: str, pam_service: str) -> int:
     return 0
 
 
-def _close_what_is_roots() -> None:
+def _close_other_descriptors() -> None:
     """Close all descriptors except the socket.
 
     A user can copy descriptors from his processes (pidfd_getfd(2)), and the broker was started with a log or a

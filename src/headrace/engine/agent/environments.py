@@ -59,7 +59,7 @@ class Named:
         if len(environment) < _FEW:
             return None
         for index, known in enumerate(self._known):
-            own = _own(environment, known.environment)
+            own = _differences(environment, known.environment)
             if own is None:
                 continue
             if index:
@@ -98,7 +98,7 @@ class Named:
         self._known.clear()
 
 
-def _own(environment: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] | None:
+def _differences(environment: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] | None:
     """The variables in which `environment` differs from `base`.
 
     None if it has other names, or if too many variables differ.

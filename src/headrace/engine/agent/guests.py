@@ -148,7 +148,7 @@ class Guests:
             self._agent.after(_HARD_KILL, partial(self._kill, shell))
         shell.feed.write(frame([op]))
         if shell.feed.backlog > _MOST_UNREAD:
-            self._distrust(shell, "it does not read")
+            self._kill_for_violation(shell, "it does not read")
         return True
 
     # -- reports
@@ -169,22 +169,22 @@ class Guests:
             return False
         try:
             for op in shell.reader.feed(data):
-                wrong = self._take(shell, op)
+                wrong = self._handle_report(shell, op)
                 if wrong:
-                    self._distrust(shell, wrong)
+                    self._kill_for_violation(shell, wrong)
                     return False
         except (ValueError, msgspec.DecodeError) as exc:
-            self._distrust(shell, str(exc))
+            self._kill_for_violation(shell, str(exc))
             return False
         return True
 
-    def _take(self, shell: _Shell, op: dict[str, Any]) -> str:
+    def _handle_report(self, shell: _Shell, op: dict[str, Any]) -> str:
         """Handle a report. Returns the error in it, or ""."""
         if shell.status is not None or shell.note:
             return ""
         kind = op.get("op")
         known = _REPORTS.get(kind) if isinstance(kind, str) else None
-        wrong = f"unknown report {kind!r:.40}" if known is None else mismatch(known, op) or _wrong_inside(op)
+        wrong = f"unknown report {kind!r:.40}" if known is None else mismatch(known, op) or _error_in_values(op)
         if wrong or known is None:
             return wrong
         report: Any = {"op": kind, **{name: op.get(name) for name, *_ in known}}
@@ -206,7 +206,7 @@ class Guests:
             self._agent.send(report)
         return ""
 
-    def _distrust(self, shell: _Shell, why: str) -> None:
+    def _kill_for_violation(self, shell: _Shell, why: str) -> None:
         shell.note = shell.note or f"the shell of user {shell.op['userid']} does not keep to the protocol: {why}"
         self._kill(shell)
 
@@ -311,7 +311,7 @@ def _make_folder(path: str, uid: int) -> None:
     os.chown(path, uid, -1, follow_symlinks=False)
 
 
-def _wrong_inside(op: dict[str, Any]) -> str:
+def _error_in_values(op: dict[str, Any]) -> str:
     """The error in the values of a report, or "": values that JSON or a log cannot represent."""
     if is_deep(op, _LEVELS):
         return "too deep"

@@ -35,7 +35,7 @@ def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
     """Send `signum` to each process below `agent` that is in `doomed`, or in job `path` or a job below it."""
     wanted, killed = frozenset(doomed), set[int]()
     for _ in range(_ROUNDS):
-        found = {pid for pid in linux.descendants_of(agent) if pid in wanted or _below(_path(pid), path)}
+        found = {pid for pid in linux.descendants_of(agent) if pid in wanted or _is_in_job(_job_path(pid), path)}
         if found <= killed:
             return
         for pid in found - killed:
@@ -56,15 +56,15 @@ def kill_orphans(
     """
     paths: list[str] | None = None
     for pid in linux.children_of(agent):
-        if pid in known or _is_users(pid):
+        if pid in known or _runs_as_guest(pid):
             continue
-        own = _path(pid)
+        own = _job_path(pid)
         if not own and between[0] < linux.began(pid) < between[1]:
             _kill(pid, signal.SIGKILL)
         elif own.startswith(instance + "/"):
             if paths is None:
                 paths = list(live())
-            if not any(_below(own, path) for path in paths):
+            if not any(_is_in_job(own, path) for path in paths):
                 _kill(pid, signal.SIGKILL)
 
 
@@ -124,15 +124,15 @@ def _oldest_client_of(uri: str, since: int) -> int:
     return min(found, default=(0, 0))[1]
 
 
-def _is_users(pid: int) -> bool:
+def _runs_as_guest(pid: int) -> bool:
     return bool(users) and linux.user_of(pid) in users
 
 
-def _path(pid: int) -> str:
-    return "" if _is_users(pid) else linux.environment_of(pid).get("FLUX_JOB_ID_PATH", "")
+def _job_path(pid: int) -> str:
+    return "" if _runs_as_guest(pid) else linux.environment_of(pid).get("FLUX_JOB_ID_PATH", "")
 
 
-def _below(path: str, job: str) -> bool:
+def _is_in_job(path: str, job: str) -> bool:
     return path == job or path.startswith(job + "/")
 
 

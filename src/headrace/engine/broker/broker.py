@@ -140,7 +140,7 @@ class Broker(BrokerBase):
             signals.block()
             self.local.stop()
             self.overlay.close()
-            self._let_agent_end()
+            self._close_agent()
             return self.exit_code
         finally:
             bare_imports.end(self.loop)
@@ -192,7 +192,7 @@ class Broker(BrokerBase):
             self.agent = AgentLink(self, self._agent_socket[0])
             self.agent.start(self._agent_socket[1])
             if self._another_agent is not None:
-                self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._go_without_agent)
+                self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._agent_ended)
                 self.agent.lost = self._restarts.lost
         self.local.start()
         self.overlay.start()
@@ -205,7 +205,7 @@ class Broker(BrokerBase):
             self._open()
         except Exception as exc:
             # Close the agent's socket here, since the broker waits for the agent to end.
-            self._let_agent_end()
+            self._close_agent()
             if isinstance(exc, ConfigError):
                 self.log(logging.CRITICAL, "connector-local", str(exc))
             elif isinstance(getattr(exc, "errno", None), int):
@@ -222,7 +222,7 @@ class Broker(BrokerBase):
             expect_parent(self)
         return True
 
-    def _let_agent_end(self) -> None:
+    def _close_agent(self) -> None:
         if self.agent is not None:
             self.agent.lost = lambda: None
             self.agent.close()
@@ -286,12 +286,12 @@ class Broker(BrokerBase):
         status = await run_script(self, "rc1")
         if status and not self._unwanted:
             self.exit_code = int(self.attrs.get("broker.exit-norestart", "0")) or status
-        self.advance("rc1-fail" if status else self._went_well("rc1"))
+        self.advance("rc1-fail" if status else self._success_event("rc1"))
 
     def _keeps_startlog(self) -> bool:
         return self.rank == 0 and "kvs" in self.modules.loaded
 
-    def _went_well(self, script: str) -> str:
+    def _success_event(self, script: str) -> str:
         return f"{script}-none" if self.attrs.get(f"broker.{script}_path", "default") == "" else f"{script}-success"
 
     def _enter_quorum(self) -> None:
@@ -423,7 +423,7 @@ class Broker(BrokerBase):
         self.spawn(self._finalize())
 
     async def _finalize(self) -> None:
-        event = self._went_well("rc3")
+        event = self._success_event("rc3")
         try:
             if self._keeps_startlog():
                 await startlog.post_finish(self)
@@ -518,7 +518,7 @@ class Broker(BrokerBase):
         self.exit_code = 1
         self.advance("parent-lost")
 
-    def _go_without_agent(self, why: str) -> None:
+    def _agent_ended(self, why: str) -> None:
         """Handle the final loss of the exec agent."""
         self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", why)

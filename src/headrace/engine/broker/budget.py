@@ -206,17 +206,17 @@ class Account:
             key = (msg.sender, msg.matchtag)
             # Several requests may have matchtag 0: the oldest is assumed to be answered.
             for request in self._requests.get(key, ())[:1]:
-                self._end(key, request)
+                self._credit_request(key, request)
 
     def _end_streams(self, sender: str, service: tuple[str, int]) -> None:
-        for key, request in self._open():
+        for key, request in self._open_requests():
             if key[0] == sender and request.service == service:
-                self._end(key, request)
+                self._credit_request(key, request)
 
-    def _open(self) -> list[tuple[tuple[str, int], _Request]]:
+    def _open_requests(self) -> list[tuple[tuple[str, int], _Request]]:
         return [(key, request) for key, requests in self._requests.items() for request in requests]
 
-    def _end(self, key: tuple[str, int], request: _Request) -> None:
+    def _credit_request(self, key: tuple[str, int], request: _Request) -> None:
         self._requests[key].remove(request)
         if not self._requests[key]:
             del self._requests[key]
@@ -256,8 +256,8 @@ class Account:
 
     def close(self) -> None:
         """Credit all charges at the end of the link."""
-        for key, request in self._open():
-            self._end(key, request)
+        for key, request in self._open_requests():
+            self._credit_request(key, request)
         for prefix in list(self._subscriptions):
             self.unsubscribe(prefix)
         for (userid, _what), size in self._charged.items():
@@ -265,4 +265,4 @@ class Account:
         self._charged.clear()
 
     def __len__(self) -> int:
-        return len(self._open())
+        return len(self._open_requests())

@@ -146,7 +146,7 @@ class LocalClient(asyncio.BufferedProtocol):
             unread = self._transport.get_write_buffer_size() if self._paused else 0
             self.account.charge(self.userid, "output", unread, checked=False)
 
-    def _affordable(self, msg: Message, data: bytes) -> bytes:
+    def _within_budget(self, msg: Message, data: bytes) -> bytes:
         """The frame to send to a guest: `data`, or an error if a response is too large for the guest's budget.
 
         A guest that leaves a stream unread until its budget is used up is disconnected.
@@ -242,7 +242,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._stopped:
             self._waits = True
             return
-        self._waits = self._accept_some(SHARE)
+        self._waits = self._route_messages(SHARE)
         if self._waits:
             self.broker.router.when_free(self._accept_share)
         else:
@@ -252,7 +252,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._transport is not None and not (self._stopped or self._waits):
             self._transport.resume_reading()
 
-    def _accept_some(self, most: int) -> bool:
+    def _route_messages(self, most: int) -> bool:
         """Route up to `most` messages of this client (-1: all). True if there may be more."""
         try:
             for msg in self._deframer:
@@ -324,7 +324,7 @@ class LocalClient(asyncio.BufferedProtocol):
             msg.routes = [msg.routes[0][len(self._guest_prefix) :], *msg.routes[1:]]
         data = m.frame(msg)
         if self.account is not None and self.is_guest:
-            data = self._affordable(msg, data)
+            data = self._within_budget(msg, data)
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1
@@ -369,7 +369,7 @@ class LocalClient(asyncio.BufferedProtocol):
             return
         if self._waits:
             # Carry out the requests that were sent before the disconnection.
-            self._accept_some(-1)
+            self._route_messages(-1)
         # asyncio's transport refers to itself by a bound method. Without this reference it is freed at once.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None

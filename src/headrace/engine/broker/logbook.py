@@ -92,7 +92,7 @@ class Logbook:
         level, host = severity(level), str(self.rank)
         for piece in text.rstrip("\n").split("\n"):
             line = format_line(level, host, appname, piece, time.time())
-            self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
+            self._add(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
         """Add a formatted line. Lines from another rank are not forwarded.
@@ -101,7 +101,7 @@ class Logbook:
         Raises ValueError for an invalid line.
         """
         line = _printable(line)
-        self._take(line, *_parse(line), local)
+        self._add(line, *_parse(line), local)
 
     def append_for(self, userid: int, line: str) -> None:
         """Add the line of a guest on this rank. Raises ValueError.
@@ -112,9 +112,9 @@ class Logbook:
         level, _stamp, _host, appname, text = _parse(_printable(line))
         level, host, text = max(level, _GUEST_SEVERITY), str(self.rank), f"{userid} {appname}: {text}"
         line = format_line(level, host, GUEST, text, time.time())
-        self._take(line, level, line.split(" ", 2)[1], host, GUEST, text, True, userid)
+        self._add(line, level, line.split(" ", 2)[1], host, GUEST, text, True, userid)
 
-    def _take(
+    def _add(
         self,
         line: str,
         level: int,

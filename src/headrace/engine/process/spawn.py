@@ -205,7 +205,7 @@ def _spawn(
     after = (
         ()
         if _OWN.isdisjoint(limits)
-        else [number for number in _OWN if _hits_us(number, limits.get(number, _NO_LIMIT))]
+        else [number for number in _OWN if _affects_this_process(number, limits.get(number, _NO_LIMIT))]
     )
     before = {number: value for number, value in limits.items() if number not in after} if after else limits
     mask = _no_signals(before) if before else ()
@@ -224,7 +224,7 @@ def _spawn(
     return pid
 
 
-def _hits_us(number: int, value: int) -> bool:
+def _affects_this_process(number: int, value: int) -> bool:
     """True if this process cannot have the limit even for the time of a start."""
     if value == _NO_LIMIT:
         return False

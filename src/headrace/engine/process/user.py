@@ -53,13 +53,13 @@ def become(user: User) -> None:
     try:
         linux.leave_keyring()
         os.setgroups(user.groups)
-        _must(sorted(os.getgroups()) == list(user.groups), "setgroups")
+        _require(sorted(os.getgroups()) == list(user.groups), "setgroups")
         os.setgid(user.gid)
-        _must(os.getresgid() == (user.gid,) * 3, "setgid")
+        _require(os.getresgid() == (user.gid,) * 3, "setgid")
         os.setuid(user.uid)
-        _must(os.getresuid() == (user.uid,) * 3, "setuid")
+        _require(os.getresuid() == (user.uid,) * 3, "setuid")
         linux.drop_capabilities()
-        _must(not linux.capabilities(), "capset")
+        _require(not linux.capabilities(), "capset")
         linux.forbid_new_privileges()
         # The process was root's, so the kernel has made it unreadable for its own user, and it could not write its own
         # files in /proc, such as oom_score_adj. So far, it has only read data of the user.
@@ -68,6 +68,6 @@ def become(user: User) -> None:
         raise UserError(f"cannot become user {user.name} ({user.uid}): {exc.strerror}") from None
 
 
-def _must(done: bool, call: str) -> None:
+def _require(done: bool, call: str) -> None:
     if not done:
         raise UserError(f"{call} had no effect")

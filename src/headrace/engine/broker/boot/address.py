@@ -45,9 +45,9 @@ def address_of(hostname: str, hint: str = _DEFAULT) -> str:
             if hint != _DEFAULT:
                 raise AddressError(f"tbon.interface-hint=hostname: {hostname}: {exc.strerror}") from None
             found = "127.0.0.1"
-        return _only_other() or found if hint == _DEFAULT and is_loopback(found) else found
+        return _only_external_address() or found if hint == _DEFAULT and is_loopback(found) else found
     if "/" in hint:
-        return _in_network(hint)
+        return _address_in_network(hint)
     try:
         return _of_interface(hint)
     except OSError:
@@ -130,7 +130,7 @@ def _host_of(endpoint: str) -> str:
     return endpoint.removeprefix("tcp://").rpartition(";")[2].rpartition(":")[0].strip("[]")
 
 
-def _in_network(hint: str) -> str:
+def _address_in_network(hint: str) -> str:
     import ipaddress
 
     try:
@@ -145,7 +145,7 @@ def _in_network(hint: str) -> str:
     raise AddressError(f"tbon.interface-hint={hint}: no interface of this host is in that network")
 
 
-def _only_other() -> str:
+def _only_external_address() -> str:
     """The address of the only interface besides loopback that has one, or ""."""
     found = set()
     for _, name in socket.if_nameindex():

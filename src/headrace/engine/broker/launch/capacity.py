@@ -34,10 +34,10 @@ class Limit(NamedTuple):
 
 def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit | None:
     """The tightest limit of this machine, or None if the kernel reports none."""
-    limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
-    limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
+    limits = [_limit_by_memory(count, where) for count, where in _memory(proc, groups)]
+    limits += [_limit_by_tasks(count, where) for count, where in _tasks(proc, groups)]
     # Brokers raise their limit of open files to the hard limit.
-    limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    limits += _limits_by_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     return min(limits, default=None)
 
 
@@ -51,12 +51,12 @@ def refusal(size: int) -> str:
     return f"{size} brokers do not fit this machine: {limit.reason}; use {limit.brokers} or fewer"
 
 
-def _of_memory(count: int, where: str) -> Limit:
+def _limit_by_memory(count: int, where: str) -> Limit:
     each = BROKER_BYTES >> 20
     return Limit(max(count // BROKER_BYTES, 1), f"{count >> 20} MiB of memory ({where}), {each} MiB a broker")
 
 
-def _of_tasks(count: int, where: str) -> Limit:
+def _limit_by_tasks(count: int, where: str) -> Limit:
     brokers = (count - PROGRAM_TASKS) // BROKER_TASKS
     return Limit(
         max(brokers, 0),
@@ -64,7 +64,7 @@ def _of_tasks(count: int, where: str) -> Limit:
     )
 
 
-def _of_files(count: int) -> Iterator[Limit]:
+def _limits_by_files(count: int) -> Iterator[Limit]:
     if count == resource.RLIM_INFINITY:
         return
     brokers = max((count - START_FILES) // AGENT_FILES, 1)
@@ -81,7 +81,7 @@ def _memory(proc: str, groups: str) -> Iterator[tuple[int, str]]:
         kibibytes = sum(int(sizes.get(name, "0").split()[0]) for name in ("MemAvailable", "SwapFree"))
         yield kibibytes << 10, "available"
     for names in ("memory.max", "memory.limit_in_bytes"):
-        yield from _of_groups("memory", names, proc, groups)
+        yield from _group_limits("memory", names, proc, groups)
 
 
 def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
@@ -94,7 +94,7 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         used = _tasks_of_user(proc) if soft < _MANY else 0
         yield max(soft - used, 0), f"left of {soft}, ulimit -u" if used else "ulimit -u"
-    yield from _of_groups("pids", "pids.max", proc, groups)
+    yield from _group_limits("pids", "pids.max", proc, groups)
 
 
 def _tasks_of_user(proc: str) -> int:
@@ -108,7 +108,7 @@ def _tasks_of_user(proc: str) -> int:
     return count
 
 
-def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
+def _group_limits(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
     """The limits of this process's control group and its parents (cgroups(7), versions 1 and 2)."""
     for line in _read(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

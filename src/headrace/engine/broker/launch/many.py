@@ -45,7 +45,7 @@ def start_many(options: LaunchOptions) -> int:
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
     try:
-        programs = _are_programs(options)
+        programs = _runs_programs(options)
         topology = None if programs else Topology(size, options.attrs.get("tbon.topo", "kary:32"))
         quorum = machine.quorum_size(options.attrs.get("broker.quorum", ""), size)
     except (boot.BootError, ValueError) as exc:
@@ -126,7 +126,7 @@ class _Forks:
             signals.block()
         pid = os.fork()
         if pid == 0:
-            self._be_broker(rank, restarted)
+            self._run_broker(rank, restarted)
         if restarted:
             signals.unblock()
         else:
@@ -134,7 +134,7 @@ class _Forks:
         self._began.add(rank)
         return pid
 
-    def _be_broker(self, rank: int, restarted: bool) -> None:
+    def _run_broker(self, rank: int, restarted: bool) -> None:
         """Run the broker of `rank` in the fork, and exit."""
         from headrace.engine.broker.launch.launch import run_broker
 
@@ -145,7 +145,7 @@ class _Forks:
             if rank:
                 options.attrs["rundir-cleanup"] = "0"
             else:
-                _end_with(own)
+                _die_with_starter(own)
             if restarted:
                 reaper.leave_agents_to_others()
             agent = None if restarted else (0, self._agents.take(rank))
@@ -161,7 +161,7 @@ class _Forks:
             os._exit(code & 0xFF)
 
 
-def _end_with(starter: int) -> None:
+def _die_with_starter(starter: int) -> None:
     """In the leader: request a signal when `starter` is killed. Followers end with the leader."""
     linux.die_with_parent(signal.SIGTERM)
     if os.getppid() != starter:
@@ -189,7 +189,7 @@ def _address(options: LaunchOptions) -> str:
 # -- brokers that are programs
 
 
-def _are_programs(options: LaunchOptions) -> bool:
+def _runs_programs(options: LaunchOptions) -> bool:
     """True if each broker must be started as a separate program.
 
     Raises BootError for a boot method that is not possible.
@@ -251,7 +251,7 @@ def _become_program(argv: list[str], variables: dict[str, str], pmi_fd: int, ran
             signal.signal(number, signal.SIG_DFL)
         signals.unblock()
         if rank == 0:
-            _end_with(starter)
+            _die_with_starter(starter)
         if pmi_fd != -1:
             os.set_inheritable(pmi_fd, True)
         # The variables of our own launcher are meant for this process, not for the broker.

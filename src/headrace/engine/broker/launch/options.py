@@ -121,15 +121,15 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
         if "local-uri" in options.attrs:
             _check_local_uri(options.attrs["local-uri"], path)
     except LaunchError:
-        _leave_no_statedir(options)
+        _remove_new_statedir(options)
         raise
-    _warn_of_closed(options, path)
+    _warn_if_guests_are_locked_out(options, path)
     if not later:
         make_unmade(options)
     return path
 
 
-def _warn_of_closed(options: LaunchOptions, rundir: str) -> None:
+def _warn_if_guests_are_locked_out(options: LaunchOptions, rundir: str) -> None:
     """Warn on stderr if guests could not reach the folders of their jobs in the run directory.
 
     Only relevant if jobs of guests run as their users.
@@ -168,7 +168,7 @@ def _check_local_uri(uri: str, rundir: str) -> None:
         raise LaunchError(f"local-uri directory permissions: {folder} is not writable")
 
 
-def _leave_no_statedir(options: LaunchOptions) -> None:
+def _remove_new_statedir(options: LaunchOptions) -> None:
     if options.new_statedir:
         os.rmdir(options.new_statedir)
 
@@ -185,7 +185,7 @@ def _rundir(options: LaunchOptions) -> str:
         path, new = _folder("rundir", given, _rundir_mode(options))
         if os.stat(path).st_mode & stat.S_ISVTX:
             # A folder that many users share, such as /tmp.
-            return _new_name(options, path)
+            return _new_path(options, path)
         # An existing folder is not removed at the end.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
@@ -196,14 +196,14 @@ def _rundir(options: LaunchOptions) -> str:
         raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
         base = "/tmp"
-    return _new_name(options, base)
+    return _new_path(options, base)
 
 
 def _why_no_folder(path: str) -> str:
     return "Not a directory" if os.path.exists(path) else "No such file or directory"
 
 
-def _new_name(options: LaunchOptions, base: str) -> str:
+def _new_path(options: LaunchOptions, base: str) -> str:
     """An unpredictable path for a new folder.
 
     Importing package tempfile would take longer than this.
@@ -218,9 +218,9 @@ def make_unmade(options: LaunchOptions) -> None:
     path, options.unmade = options.unmade, ""
     if path:
         try:
-            _make(path, _rundir_mode(options))
+            _make_folder(path, _rundir_mode(options))
         except OSError as exc:
-            _leave_no_statedir(options)
+            _remove_new_statedir(options)
             base = os.path.dirname(path)
             raise LaunchError(
                 f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
@@ -239,7 +239,7 @@ def _rundir_mode(options: LaunchOptions) -> int:
     return _PASSABLE if guests.submit(options.config) == guests.AS_USER else _PRIVATE
 
 
-def _make(path: str, mode: int) -> None:
+def _make_folder(path: str, mode: int) -> None:
     """Create a folder regardless of the umask. Raises OSError."""
     os.mkdir(path, _PRIVATE)
     if mode != _PRIVATE:
@@ -253,7 +253,7 @@ def _folder(attribute: str, path: str, mode: int) -> tuple[str, bool]:
     """
     path, new = os.path.abspath(path), True
     try:
-        _make(path, mode)
+        _make_folder(path, mode)
     except FileExistsError:
         new = False
     except OSError as exc:

@@ -137,7 +137,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Wait until all brokers have ended; returns the exit code of the instance."""
-        self._take_signals()
+        self._install_handlers()
         assert self._listener is not None
         self.watch(self._listener.fileno(), self._accept)
         self._reap()
@@ -149,7 +149,7 @@ class Supervisor:
                     readable()
             self._reap()
             if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._end_the_rest()
+                self._signal_remaining()
         self._kill_strays()
         # The run directory may be kept.
         with contextlib.suppress(OSError):
@@ -165,7 +165,7 @@ class Supervisor:
             self._readers[fd] = readable
             self._poll.register(fd, select.POLLIN)
 
-    def _take_signals(self) -> None:
+    def _install_handlers(self) -> None:
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wakeup, self._drain)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -234,7 +234,7 @@ class Supervisor:
             self._leader_killed = code < 0
         if rank == 0 or (self._any_counts and not (self._signalled and self._exit_timeout is None)):
             self._results[rank] = shell_code
-        self._limit_the_rest(rank, code)
+        self._set_deadline_of_others(rank, code)
         if code and self._agents is not None:
             # If the broker's agent was killed with it, the agent's tasks are children of this process now.
             reaper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
@@ -246,29 +246,29 @@ class Supervisor:
         """End all brokers at the request of one of them."""
         print(f"flux-start: {rank}: PMI abort: {text}", file=sys.stderr, flush=True)
         self._failed = self._failed or code & 0xFF or 1
-        self._end_the_rest()
+        self._signal_remaining()
 
-    def _limit_the_rest(self, rank: int, code: int) -> None:
+    def _set_deadline_of_others(self, rank: int, code: int) -> None:
         """Set the deadline of the other brokers after the broker of `rank` has ended with `code`.
 
         A follower that ends with success belongs to an instance that is ending, so its leader will follow.
         """
         if rank == 0 and self._exit_timeout is None:
-            self._end_within(_GRACE, signal.SIGTERM)
+            self._signal_within(_GRACE, signal.SIGTERM)
         elif rank == 0 or (code and self._any_counts):
             timeout = _EXIT_TIMEOUT if self._exit_timeout is None else self._exit_timeout
             if rank and timeout and self.pid_of(0) != -1 and not (self._signalled or self._failed):
                 text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would go on"
                 print(f"flux-start: {text}", file=sys.stderr, flush=True)
-            self._end_within(timeout, signal.SIGKILL)
+            self._signal_within(timeout, signal.SIGKILL)
 
-    def _end_within(self, seconds: float, number: signal.Signals) -> None:
+    def _signal_within(self, seconds: float, number: signal.Signals) -> None:
         """Schedule a signal to the remaining brokers. The earliest of several times applies."""
         deadline = time.monotonic() + seconds
         if not self._signalled and (self._deadline is None or deadline < self._deadline):
             self._deadline, self._next_signal = deadline, number
 
-    def _end_the_rest(self) -> None:
+    def _signal_remaining(self) -> None:
         """Signal the remaining brokers, which have not met the leader or cannot leave."""
         number, self._next_signal = self._next_signal, signal.SIGKILL
         self._signalled = True

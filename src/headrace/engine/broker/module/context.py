@@ -296,7 +296,7 @@ class ModuleContext:
             self.respond_error(msg, exc.errnum, exc.text)
         elif isinstance(exc, MessageError):
             self.respond_error(msg, errno.EPROTO, str(exc))
-        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _raised_near_handler(exc):
             # Most often an invalid field in the request, so the place in the code is logged only for debugging.
             where = traceback.extract_tb(exc.__traceback__)[-1]
             place = f"{where.filename}:{where.lineno}"
@@ -454,7 +454,7 @@ class ModuleContext:
         self._end = self.loop.create_future()
         try:
             await self._run_unload_hooks()
-            self._take_back()
+            self._release_all()
         finally:
             self._end.set_result(None)
 
@@ -467,7 +467,7 @@ class ModuleContext:
             except Exception:
                 self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
 
-    def _take_back(self) -> None:
+    def _release_all(self) -> None:
         for streams in self._streams.values():
             for msg in streams:
                 self._refuse_unloaded(msg)
@@ -480,7 +480,7 @@ class ModuleContext:
         self._background.cancel_all()
 
 
-def _near(exc: BaseException) -> bool:
+def _raised_near_handler(exc: BaseException) -> bool:
     """True if `exc` was raised in the handler or just below it, where the request is read."""
     depth = 0
     trace = exc.__traceback__

@@ -224,19 +224,19 @@ class ModuleHost:
             await self.load(*new)
         except Exception:
             if old is not None:
-                await self._go_back(old)
+                await self._restore_former(old)
             raise
 
     def _module_of(self, new: _Load) -> str:
         """The name of the module that `new` loads."""
-        return self._name_here(new.name or new.path.rpartition("/")[2].partition(".")[0])
+        return self._loaded_name(new.name or new.path.rpartition("/")[2].partition(".")[0])
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
         found = placeholders if placeholders.has(path, self.broker.rank) else find(path)
         if found is None:
             raise _not_found()
         name = name or name_of(found, path)
-        self._must_be_new(name)
+        self._check_is_new(name)
         resumed = self._suspended.get(name)
         if resumed is not None and resumed.suspended is not None and resumed.path == getattr(found, "__file__", None):
             resumed.suspended.resume(args)
@@ -261,7 +261,7 @@ class ModuleHost:
     async def _load_process(self, path: str, name: str, args: list[str], restart: bool) -> str:
         if path in _BOUND_MODULES:
             raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
-        self._must_be_new(name or path)
+        self._check_is_new(name or path)
         try:
             process = await module_process.start(self.broker, path, self._forked.pop(path, None))
         except OSError as exc:
@@ -269,9 +269,9 @@ class ModuleHost:
         try:
             await process.found()
             name = name or process.name
-            self._must_be_new(name)
+            self._check_is_new(name)
             process.name = name
-            self._move_out(name)
+            self._save_kept_data(name)
             self.loaded[name] = process
             await process.start(args)
         except Exception:
@@ -283,14 +283,14 @@ class ModuleHost:
             self.broker.router.provide(name, process)
         return name
 
-    def _move_out(self, name: str) -> None:
+    def _save_kept_data(self, name: str) -> None:
         """Save data that a module left in this process to the file where its own process reads it."""
         kept = self.broker.kept
         if kept and name in kept:
             kept[name].save(data_path(self.broker.attrs, name, apart=True))
             del kept[name]
 
-    def _must_be_new(self, name: str) -> None:
+    def _check_is_new(self, name: str) -> None:
         if name in self.loaded:
             raise RpcError(errno.EEXIST, f"module {name} is already loaded")
 
@@ -312,7 +312,7 @@ class ModuleHost:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
 
-    async def _go_back(self, old: _Load) -> None:
+    async def _restore_former(self, old: _Load) -> None:
         """Load a module as it was before its reload failed."""
         try:
             await self.load(*old)
@@ -332,7 +332,7 @@ class ModuleHost:
 
     async def remove(self, name: str) -> None:
         """Unload a module. Accepts Flux's name of the default scheduler. Raises RpcError(ENOENT, EINVAL)."""
-        name = self._name_here(name)
+        name = self._loaded_name(name)
         ctx = self.loaded.get(name)
         if ctx is None or name in self._unlisted:
             raise RpcError(errno.ENOENT, "No such file or directory")
@@ -348,7 +348,7 @@ class ModuleHost:
             del self.loaded[name]
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
 
-    def _name_here(self, name: str) -> str:
+    def _loaded_name(self, name: str) -> str:
         """The name of a loaded module: Flux's name of the default scheduler is mapped to ours."""
         if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
             return _DEFAULT_SCHEDULER

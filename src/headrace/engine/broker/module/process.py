@@ -68,7 +68,7 @@ class ModuleProcess:
 
     async def found(self) -> None:
         """Wait until the process has found its module, and set `name` and `path`. Raises RpcError."""
-        body = await self._next("found")
+        body = await self._next_control("found")
         self.name, self.path = body["name"], body["path"]
 
     async def start(self, args: list[str]) -> None:
@@ -87,10 +87,10 @@ class ModuleProcess:
             "config": broker.config,
         }
         self.pipe.send(control("start", body))
-        await self._next("running")
+        await self._next_control("running")
         self.status = RUNNING
 
-    async def _next(self, wanted: str) -> dict[str, Any]:
+    async def _next_control(self, wanted: str) -> dict[str, Any]:
         try:
             msg = await self._answer
         finally:

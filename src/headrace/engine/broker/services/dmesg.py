@@ -35,7 +35,7 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         try:
             log.append(line)
         except ValueError:
-            raise _no_line() from None
+            raise _invalid_line() from None
 
     def append(msg: Message) -> Empty:
         if not is_guest(msg):
@@ -48,7 +48,7 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         try:
             log.append_for(msg.userid, msg.text)
         except ValueError:
-            raise _no_line() from None
+            raise _invalid_line() from None
         return EMPTY
 
     def forwarded(msg: Message) -> Empty:
@@ -73,7 +73,7 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         log.forward, log.flush = forwarding, forwarding.send
 
 
-def _no_line() -> RpcError:
+def _invalid_line() -> RpcError:
     return RpcError(errno.EPROTO, "log.append: not an RFC 5424 line")
 
 

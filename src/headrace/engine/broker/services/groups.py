@@ -71,7 +71,7 @@ class Groups:
     # -- requests
 
     def _get(self, msg: Message) -> dict[str, Any] | None:
-        self._on_leader("get")
+        self._require_leader("get")
         body = {"members": str(self.members.get(_name(msg), Idset()))}
         if not msg.streaming:
             return body
@@ -80,7 +80,7 @@ class Groups:
         return None
 
     async def _join(self, msg: Message) -> Empty:
-        _must_be_near(msg)
+        _require_local(msg)
         name, sender = _name(msg), _sender(msg)
         joined = self._joined.setdefault(name, set())
         if sender in joined:
@@ -95,7 +95,7 @@ class Groups:
         return EMPTY
 
     async def _leave(self, msg: Message) -> Empty:
-        _must_be_near(msg)
+        _require_local(msg)
         name, sender = _name(msg), _sender(msg)
         if sender not in self._joined.get(name, ()):
             raise RpcError(errno.ENOENT, f"requestor is not a member of {name}")
@@ -130,7 +130,7 @@ class Groups:
 
     def _update(self, msg: Message) -> Empty:
         """Handle `groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree."""
-        self._on_leader("update")
+        self._require_leader("update")
         try:
             update = msg.obj["update"]
             for name, delta in update.items():
@@ -139,12 +139,12 @@ class Groups:
             raise RpcError(errno.EPROTO, f"groups.update: {exc}") from None
         return EMPTY
 
-    def _on_leader(self, method: str) -> None:
+    def _require_leader(self, method: str) -> None:
         if self.ctx.rank:
             raise RpcError(errno.EPROTO, f"groups.{method} is only available on rank 0")
 
 
-def _must_be_near(msg: Message) -> None:
+def _require_local(msg: Message) -> None:
     """Raise RpcError(EPROTO) for a request from another broker: its disconnect would go unnoticed here."""
     if len(msg.routes) > 1:
         raise RpcError(errno.EPROTO, f"{msg.topic} is restricted to the local broker")

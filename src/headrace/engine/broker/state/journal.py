@@ -65,7 +65,7 @@ class Journal:
         # The path of a file in the statedir that was emptied or removed, and the data lost with it; "" for none.
         self.missing = ""
         try:
-            self.number = self._first()
+            self.number = self._first_number()
         except (sqlite3.Error, ValueError) as exc:
             os.close(self._lock)
             raise self._unusable(exc) from None
@@ -118,7 +118,7 @@ class Journal:
                     if found.payload:
                         yield found.payload
                 if not is_marked:
-                    self._take_rest(file, later)
+                    self._handle_rest(file, later)
             if not (is_marked and later):
                 break
             self.number += 1
@@ -132,7 +132,7 @@ class Journal:
         except FileNotFoundError:
             return io.BytesIO()
 
-    def _take_rest(self, file: BinaryIO, later: list[int]) -> None:
+    def _handle_rest(self, file: BinaryIO, later: list[int]) -> None:
         """Handle the data after the last complete frame of a file without an end mark.
 
         An unfinished write is cut off; any other data are moved aside. A later file is written only once the previous
@@ -151,15 +151,15 @@ class Journal:
 
     def _make_void(self, file: BinaryIO, damaged: Frame) -> None:
         """Save a damaged frame to another file, and mark it void, so that later starts skip it."""
-        name = self._keep(file, damaged.begin, damaged.end)
+        name = self._save_part(file, damaged.begin, damaged.end)
         with open(os.open(self._path(self.number), os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as handle:
             os.pwrite(handle.fileno(), void_head(file, damaged.begin), damaged.begin)
             os.fsync(handle.fileno())
         self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
 
-    def _keep(self, file: BinaryIO, place: int, end: int | None) -> str:
+    def _save_part(self, file: BinaryIO, place: int, end: int | None) -> str:
         """Copy a part of the current file to a new file; returns its path."""
-        name = self._aside(f"{self.number:08d}.{place}")
+        name = self._unused_path(f"{self.number:08d}.{place}")
         with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as handle:
             copy_part(file, place, end, handle)
             os.fsync(handle.fileno())
@@ -173,14 +173,14 @@ class Journal:
         """Move the data after the last complete frame of a damaged file, and all later files, to other names."""
         names = []
         if end_of_data(file, self._end) > self._end:
-            names.append(self._keep(file, self._end, None))
+            names.append(self._save_part(file, self._end, None))
         for number in later:
-            names.append(self._aside(f"{number:08d}"))
+            names.append(self._unused_path(f"{number:08d}"))
             os.rename(self._path(number), names[-1])
         kept = ", ".join(names)
         self._log_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
 
-    def _aside(self, name: str) -> str:
+    def _unused_path(self, name: str) -> str:
         """An unused path for data that are moved aside: files of earlier damage are kept."""
         path = os.path.join(self.folder, _ASIDE + name)
         count = 0
@@ -295,7 +295,7 @@ class Journal:
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.db_path, isolation_level=None)
 
-    def _first(self) -> int:
+    def _first_number(self) -> int:
         """The number of the first file after the last checkpoint, or the lowest one. Creates the database.
 
         The first checkpoint removes file 0. So if the lowest number is above 0, an existing database without a
