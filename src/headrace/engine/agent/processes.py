@@ -57,7 +57,7 @@ class Subprocesses:
     def start(self, op: Exec) -> None:
         agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
         if job and (job not in self._jobs or job in self._leaving):
-            text = "the job has no tasks here any more"
+            text = "the job has no tasks on this node any more"
             agent.send({"op": "exec-error", "handle": handle, "errnum": errno.ESRCH, "text": text})
             return
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]

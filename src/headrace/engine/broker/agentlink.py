@@ -87,7 +87,7 @@ class AgentLink:
                 data = frame(out)
             except (OverflowError, TypeError, ValueError) as exc:
                 # Only the operation that cannot be encoded is dropped.
-                self.broker.log(logging.ERROR, "broker", f"operation of the exec agent: {exc}")
+                self.broker.log(logging.ERROR, "broker", f"cannot encode an operation for the exec agent: {exc}")
                 data = frame([op for op in out if _sendable(op)])
             self._unsent += data
             if not self._waits:

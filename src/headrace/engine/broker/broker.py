@@ -117,7 +117,7 @@ class Broker(BrokerBase):
         self._agent_is_lost = False
         self._restarts: AgentRestarts | None = None
         self._leader_runs = False
-        # True once the broker must shut down although it has not reached the state `run` yet.
+        # True once the broker must shut down, so that a start in progress is abandoned.
         self._unwanted = False
         self.ended_by = 0
         self.shutdown_requested = False
@@ -345,7 +345,7 @@ class Broker(BrokerBase):
                 critical = self.attrs.get("broker.critical-ranks")
                 handle.rpc("job-exec.critical-ranks", {"id": id, "ranks": critical}).get()
         except OSError as exc:
-            text = f"cannot tell the parent instance of us: {text_of(exc)}"
+            text = f"cannot report this instance to its parent instance: {text_of(exc)}"
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:

@@ -291,7 +291,7 @@ class LocalClient(asyncio.BufferedProtocol):
             if not msg.flags & m.FLAG_NORESPONSE:
                 self._used.add(_service_of(msg))
                 if len(self._used) > MOST_SERVICES:
-                    raise MessageError(f"it asked more than {MOST_SERVICES} services")
+                    raise MessageError(f"it called more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
             if self.is_guest:

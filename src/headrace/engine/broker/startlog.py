@@ -49,6 +49,6 @@ async def _append(broker: BrokerBase, event: Event) -> bool:
     try:
         await broker.context.rpc("kvs.commit", {"namespace": "primary", "flags": 0, "ops": [op]})
     except RpcError as exc:
-        broker.log(logging.ERROR, "broker", f"the {event.name} was not noted in {startlog.KEY}: {exc}")
+        broker.log(logging.ERROR, "broker", f"cannot record {event.name} in {startlog.KEY}: {exc}")
         return False
     return True

@@ -36,8 +36,8 @@ class SlurmMeeting:
             raise PmiError(f"{counted}={self.size}: a step has at least one task")
         if self.rank >= self.size:
             raise PmiError(
-                f"SLURM_PROCID={self.rank}: must be less than {counted}, which is {self.size}; who starts a program by "
-                f"hand in a step's environment unsets SLURM_STEP_ID"
+                f"SLURM_PROCID={self.rank}: must be less than {counted}, which is {self.size}; to start a program by "
+                f"hand in a step's environment, unset SLURM_STEP_ID"
             )
         # Components of a heterogeneous step have their own lists, but their tasks are counted together.
         if "SLURM_HET_SIZE" not in env:
@@ -128,7 +128,7 @@ def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
             raise PmiError(f"SLURM_STEP_TASKS_PER_NODE={text}: these are {tasks} tasks, {counted} says {size}")
     if len(set(nodes.values())) > 1:
         counts = ", ".join(f"{count} in {name}={env[name]}" for name, count in nodes.items())
-        raise PmiError(f"the step's nodes must be as many in all variables, not {counts}")
+        raise PmiError(f"the step's variables disagree about the number of nodes: {counts}")
 
 
 def offered(env: Mapping[str, str]) -> bool:

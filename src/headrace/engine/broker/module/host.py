@@ -319,7 +319,7 @@ class ModuleHost:
         except Exception as exc:
             self.broker.log(logging.CRITICAL, "broker", f"module {old.name} cannot be loaded again: {text_of(exc)}")
         else:
-            self.broker.log(logging.INFO, "broker", f"module {old.name} goes on with its former arguments")
+            self.broker.log(logging.INFO, "broker", f"module {old.name} continues with its former arguments")
 
     async def _reload_ended(self, path: str, name: str, args: list[str]) -> None:
         try:

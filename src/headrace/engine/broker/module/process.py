@@ -136,7 +136,7 @@ class ModuleProcess:
             self._exited()
             return
         pidfd = os.pidfd_open(self.pid)
-        timer = broker.loop.call_later(_EXIT_TIMEOUT, self._kill, "its socket ended and it did not")
+        timer = broker.loop.call_later(_EXIT_TIMEOUT, self._kill, "it did not end after its socket was closed")
 
         def reap() -> None:
             if self._process.poll() is not None:

@@ -65,7 +65,7 @@ class SuspendedModule:
             self._queue.append(msg)
         elif not self._full:
             self._full = True
-            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: some more are dropped"
+            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: further ones are dropped"
             self._ctx.log(logging.ERROR, text)
         return True
 

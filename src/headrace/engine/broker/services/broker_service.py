@@ -158,7 +158,7 @@ def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
         if peer is None or not name:
             raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
         if "." in name:
-            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not have a point: that is for its methods")
+            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not contain a dot, which separates the method")
         if name in broker.router.services:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
         broker.router.services[name] = peer

@@ -114,7 +114,7 @@ class _Config:
         try:
             await self._take({**new, **own})
         except RpcError as exc:
-            self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
+            self._broker.log(logging.ERROR, "config", f"cannot apply the leader's configuration: {exc}")
 
     async def _take(self, new: dict[str, Any], path: str = "") -> Empty:
         """Configure the broker and all modules with `new`, read from `path`.

@@ -87,7 +87,7 @@ def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
     if not broker.may_grow or len(hosts) <= size:
         return
     if hosts[:size] != broker.boot.hosts:
-        text = f"the leader has other hosts than bootstrap.hosts for ranks 0 to {size - 1}: its own are not taken"
+        text = f"the leader's hosts of ranks 0 to {size - 1} differ from bootstrap.hosts: its added hosts are ignored"
         broker.log(logging.ERROR, "overlay", text)
         return
     try:

@@ -155,7 +155,7 @@ class Journal:
         with open(os.open(self._path(self.number), os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as handle:
             os.pwrite(handle.fileno(), void_head(file, damaged.begin), damaged.begin)
             os.fsync(handle.fileno())
-        self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
+        self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are skipped and saved in {name}")
 
     def _save_part(self, file: BinaryIO, place: int, end: int | None) -> str:
         """Copy a part of the current file to a new file; returns its path."""
@@ -178,7 +178,7 @@ class Journal:
             names.append(self._unused_path(f"{number:08d}"))
             os.rename(self._path(number), names[-1])
         kept = ", ".join(names)
-        self._log_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
+        self._log_damage(self._end, f"the data before it are used, and the data after it are saved in {kept}")
 
     def _unused_path(self, name: str) -> str:
         """An unused path for data that are moved aside: files of earlier damage are kept."""

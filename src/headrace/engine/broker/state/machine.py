@@ -82,4 +82,6 @@ def quorum_size(text: str, size: int) -> int:
         return 1
     if text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= size:
         return int(text)
-    raise ValueError(f"Error parsing broker.quorum attribute: '{text}' is no number from 1 to {size}, the brokers")
+    raise ValueError(
+        f"Error parsing broker.quorum attribute: '{text}' is not a number from 1 to {size}, the number of brokers"
+    )
