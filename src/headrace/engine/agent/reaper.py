@@ -71,7 +71,7 @@ def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool
     """Kill the processes of `find()` until there are none.
 
     If `ours`, they are children of this process, which waits for them. A reaper ends on its own once its broker is
-    dead, after removing the broker's run directory. It gets half of the timeout for that.
+    dead, after removing the broker's run directory. It is killed only after half of the timeout.
     """
     now = time.monotonic()
     deadline, patient_until = now + timeout, now + timeout / 2

@@ -134,9 +134,9 @@ def _cgroup_folders(root: str) -> dict[str, list[str]]:
 
 
 def _chain(top: str, path: str) -> list[str]:
-    """The cgroup folders from a group up to the mount point.
+    """The existing cgroup folders from a group up to the mount point.
 
-    For a path outside the cgroup namespace, only existing folders and the mount point are returned.
+    `..` in a path outside the cgroup namespace is ignored.
     """
     parts = [part for part in path.split("/") if part and part != ".."]
     chain = ["/".join([top, *parts[:depth]]) for depth in range(len(parts), -1, -1)]

@@ -1,8 +1,8 @@
 """Flux commands that the leader runs when the instance starts and ends, as an rc script could.
 
-The attributes `content.restore` and `content.dump` name archives for `flux restore` and `flux dump`. `cron.directory`
-names a folder of crontabs for `flux cron tab`. The value `auto` means an archive in the statedir,
-`dump/YYYYMMDD_HHMMSS.tgz`. The link `dump/RESTORE` points to the newest archive until that is restored.
+The attributes `content.restore` and `content.dump` name archives for `flux restore` and `flux dump`. Their value `auto`
+means an archive in the statedir, `dump/YYYYMMDD_HHMMSS.tgz`. The link `dump/RESTORE` points to the newest archive until
+that is restored. The attribute `cron.directory` names a folder of crontabs for `flux cron tab`.
 """
 
 from __future__ import annotations

@@ -174,7 +174,10 @@ def signal_descriptor(signals: Iterable[int]) -> int:
 
 
 def read_signals(fd: int) -> list[tuple[int, int]]:
-    """The signals from a `signal_descriptor`: (number, pid of the sender). The pid of the kernel is 0."""
+    """The signals from a `signal_descriptor`: (number, pid of the sender).
+
+    The pid is 0 if the kernel sent the signal.
+    """
     try:
         data = os.read(fd, 16 * _SIGNAL_SIZE)
     except BlockingIOError:

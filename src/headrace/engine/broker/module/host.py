@@ -358,7 +358,7 @@ class ModuleHost:
         self.broker.spawn(self.remove(name))
 
     def forgotten(self) -> list[str]:
-        """The modules that user's scripts have loaded and not removed, which is an error in Flux."""
+        """The modules that users' scripts have loaded and not removed, which is an error in Flux."""
         if not has_own_rc1(self.broker.attrs):
             return []
         ours = self._builtin | self._unlisted | {"rexec"}

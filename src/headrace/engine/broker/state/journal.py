@@ -24,7 +24,7 @@ from headrace.engine.broker.state.disk import NO_ROOM, is_emptied, reserve, room
 from headrace.engine.broker.state.frames import Frame, copy_part, end_of_data, frame, frames, is_unfinished, void_head
 
 _AHEAD = 4 << 20
-# The least size in bytes of any file, all zeros if nothing was written: an empty file has been emptied by someone.
+# The least size in bytes of any file, all zeros if nothing was written: a file of 0 bytes was emptied later.
 _LEAST = 1
 # Seconds before a full disk is tried again.
 _ASK_AGAIN = 0.25
