@@ -128,7 +128,7 @@ def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
             raise PmiError(f"SLURM_STEP_TASKS_PER_NODE={text}: these are {tasks} tasks, {counted} says {size}")
     if len(set(nodes.values())) > 1:
         counts = ", ".join(f"{count} in {name}={env[name]}" for name, count in nodes.items())
-        raise PmiError(f"the step's variables disagree about the number of nodes: {counts}")
+        raise PmiError(f"the step's nodes must be as many in all variables, not {counts}")
 
 
 def offered(env: Mapping[str, str]) -> bool:
