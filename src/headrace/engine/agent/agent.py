@@ -1,8 +1,8 @@
-"""The exec agent: one small single-threaded process per broker that starts and watches the tasks of many jobs.
+"""The exec agent: a small single-threaded process per broker that runs the tasks of many jobs.
 
-It is forked before the broker has threads or a loop, so spawning stays cheap, and the shell runs in it as a library: a
-process per job would halve throughput. Replies of one turn leave in one write. When the broker's end of the socket
-closes, the agent kills every process group it started and ends: `kill -9` of a broker leaves no orphans.
+It is forked before the broker has threads or a loop, so spawning is cheap. The shell runs in it as a library: a process
+per job would halve throughput. Replies of one turn are sent in one write. When the broker's end of the socket closes,
+the agent kills every process group it started and exits, so `kill -9` of a broker leaves no orphans.
 """
 
 from __future__ import annotations
@@ -42,23 +42,26 @@ if TYPE_CHECKING:
     from headrace.engine.process.user import User
 
 _READ = 1 << 18
-# Reports that may be delayed, by _BATCH_DELAY seconds, to be sent with others: each write wakes the broker, and the end
-# of a short job follows its start at once.
+# Reports that may be delayed by _BATCH_DELAY seconds, to be sent together: each write wakes the broker, and a short job
+# ends right after its start.
 _BATCHED = frozenset({"started", "event", "output", "input"})
 _BATCH_DELAY = 0.002
 _BATCH_SIZE = 64
-# Seconds until orphans are looked for: a burst of short jobs costs one search.
+# Seconds until a search for orphans, so that a burst of short jobs costs one search.
 _SWEEP_DELAY = 0.05
-# The longest timeout passed to epoll (seconds), which takes 24 days at most.
+# The longest timeout passed to epoll (seconds), which accepts 24 days at most.
 _MAX_TIMEOUT = 1e6
 
 
 class Agent:
-    """The loop: descriptors, child processes and timers, each with its callback."""
+    """The event loop: descriptors, child processes and timers, each with its callback."""
 
     def __init__(self, sock: socket.socket, user: User | None = None) -> None:
-        """The agent of the broker at the other end of `sock`. With `user`, whose process this is then, it is the shell
-        of one job of a guest, and the agent of root is at the other end."""
+        """Create the agent of the broker at the other end of `sock`.
+
+        With `user`, this process is the shell of one job of that user, a guest, and the agent of root is at the other
+        end.
+        """
         self._pid = os.getpid()
         self._sock = sock
         sock.setblocking(False)
@@ -73,7 +76,7 @@ class Agent:
         self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
-        # An anonymous mapping uses memory only for the pages that were written.
+        # An anonymous mapping only uses memory for pages that were written.
         self._receive_buffer = memoryview(mmap.mmap(-1, _READ))
         self._reader: Reader[ToAgent] = Reader()
         self.jobs: dict[int, ShellJob] = {}
@@ -95,14 +98,14 @@ class Agent:
     # -- calls of shells
 
     def send(self, op: FromAgent) -> None:
-        """Send to the broker at the end of this turn; a report in _BATCHED may be delayed."""
+        """Send to the broker at the end of this turn. A report in _BATCHED may be delayed."""
         self._out.append(op)
         if op["op"] not in _BATCHED:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_BATCH_DELAY, self._hurry)
+            self.after(_BATCH_DELAY, self._mark_urgent)
 
-    def _hurry(self) -> None:
+    def _mark_urgent(self) -> None:
         self._urgent = True
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
@@ -110,12 +113,12 @@ class Agent:
         self._epoll.register(fd, select.EPOLLIN)
 
     def watch_writable(self, fd: int, on_writable: Callable[[], None]) -> None:
-        """Until `unwatch_writable`; the descriptor must not be watched for reading."""
+        """Call `on_writable` until `unwatch_writable`. The descriptor must not be watched for reading."""
         self._writers[fd] = on_writable
         self._epoll.register(fd, select.EPOLLOUT)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching for reading; call before closing."""
+        """Stop watching for reading. Must be called before closing."""
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -124,11 +127,14 @@ class Agent:
             self._epoll.unregister(fd)
 
     def afterwards(self, fn: Callable[[], None]) -> None:
-        """Call `fn` after the replies of this turn were sent: for work that delays no reply."""
+        """Call `fn` after the replies of this turn were sent, for work that should not delay them."""
         self._later.append(fn)
 
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
-        """Call `fn` once after `seconds`. A timer cannot be cancelled: `fn` checks whether it still applies."""
+        """Call `fn` once after `seconds`.
+
+        A timer cannot be cancelled, so `fn` checks whether it still applies.
+        """
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
     def job_over(self, id: int, status: int, tmpdir: str) -> None:
@@ -141,8 +147,8 @@ class Agent:
     # -- the loop
 
     def run(self) -> None:
-        """Run until the broker closes its end of the socket, or asks to stop; then kill all processes and return."""
-        # Between starts, too: a file system that is somebody's directory cannot be unmounted.
+        """Run until the broker closes its end of the socket or sends `shutdown`; then kill all processes."""
+        # Also between starts: a file system cannot be unmounted while it has the working directory of a process.
         os.chdir("/")
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         if reaper.is_followed():
@@ -168,14 +174,14 @@ class Agent:
             table = writers if events & select.EPOLLOUT else readers
             ready.append((fd, table.get(fd) or readers.get(fd) or writers.get(fd)))
         for fd, callback in ready:
-            # An earlier event of this turn may have closed the descriptor, and a new job may use its number: the event
-            # does not apply to the new descriptor.
+            # An earlier event of this turn may have closed the descriptor, and a new job may have reused its number.
+            # The event does not apply to the new descriptor.
             if callback is None or (readers.get(fd) is not callback and writers.get(fd) is not callback):
                 continue
             try:
                 callback()
             except Exception:
-                # An error in the handling of one job must not end the other jobs of this node.
+                # An error in one job must not end the other jobs of this node.
                 traceback.print_exc(file=sys.stderr)
                 self.unwatch(fd)
                 self.unwatch_writable(fd)
@@ -192,7 +198,8 @@ class Agent:
             try:
                 sent = self._sock.send(self._unsent)
             except BlockingIOError:
-                # The broker reads too slowly. Blocking here stops reading the tasks, which is their flow control.
+                # The broker reads too slowly. Waiting here also stops reading from the tasks, which is their flow
+                # control.
                 select.select([], [self._sock], [], 1.0)
                 continue
             except OSError:
@@ -217,7 +224,7 @@ class Agent:
             self._broker_closed()
             return
         for op in self._reader.feed(self._receive_buffer[:size]):
-            _guarded(partial(self._take, op))
+            _guarded(partial(self._handle, op))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -244,13 +251,16 @@ class Agent:
                 self.sweep_later()
 
     def sweep_later(self) -> None:
-        """Look for orphans soon."""
+        """Schedule a search for orphans."""
         if not self._sweeping:
             self._sweeping = True
             self.after(_SWEEP_DELAY, self._sweep)
 
     def _sweep(self) -> None:
-        """Kill processes that outlive their job: they left its process groups, and this subreaper is their parent."""
+        """Kill processes that outlive their job.
+
+        They left its process groups, and this subreaper is their parent.
+        """
         self._sweeping = False
         self.guests.sweep()
         if not self.jobs:
@@ -265,7 +275,7 @@ class Agent:
 
     # -- operations
 
-    def _take(self, op: ToAgent) -> None:
+    def _handle(self, op: ToAgent) -> None:
         match op["op"]:
             case "start":
                 if op.get("as_user") and self._user is None:
@@ -274,7 +284,7 @@ class Agent:
                     self._start(op)
             case "kill" | "expiration" | "peer" | "barrier" | "rpc-drained":
                 if not self.guests.pass_on(op):
-                    self._take_job_operation(op)
+                    self._handle_job_operation(op)
             case "rpc":
                 if not self.guests.pass_on(op):
                     self._rpc(op)
@@ -306,13 +316,13 @@ class Agent:
         job.start()
 
     def _environment(self, op: Start) -> dict[str, Any] | None:
-        """The environment of a job, None if the jobspec has it. Raises OSError."""
+        """The environment of a job, or None if the jobspec has it. Raises OSError."""
         if self._user is not None:
             return {**specs.environment(op["jobspec"]), **self._user.environment()}
         named = op.get("environment")
         return None if named is None else self._environments.environment(named)
 
-    def _take_job_operation(self, op: JobOperation) -> None:
+    def _handle_job_operation(self, op: JobOperation) -> None:
         job = self.jobs.get(op["id"])
         if job is None:
             return
@@ -344,7 +354,7 @@ class Agent:
         self.running = False
 
     def _broker_closed(self) -> None:
-        """The broker has closed its end of the socket, or was killed."""
+        """Stop after the broker has closed its end of the socket, or was killed."""
         self._broker_has_ended = True
         self.stop()
 
@@ -364,20 +374,20 @@ class Agent:
     def _kill_all(self) -> None:
         self._read_last_ops()
         if self._broker_has_ended:
-            # The broker was killed: its initial program is killed too.
+            # The broker was killed, so kill its initial program too.
             leftovers.kill_program(self._program)
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
         self.folders.remove_all()
-        # This subreaper has inherited the processes that tasks left.
+        # This subreaper has inherited the remaining processes of tasks.
         reaper.kill_children(2.0)
         self.guests.remove_folders()
         wait_for_removals()
 
 
 def _guarded(fn: Callable[[], None]) -> None:
-    """Call `fn`; an exception is printed and has no other effect."""
+    """Call `fn`. An exception is printed and has no other effect."""
     try:
         fn()
     except Exception:

@@ -1,7 +1,7 @@
-"""The shell of one job of a guest, as a process of that user: the agent's own code, for this job alone.
+"""The shell of one job of a guest, in a process of that user: the agent's code, for this job alone.
 
-It is a new program and not a fork, so that nothing of the agent's memory is in it. `guests` starts it as root, and is
-at the other end of its socket.
+It is a new program and not a fork, so it has nothing of the agent's memory. `guests` starts it as root, and is at the
+other end of its socket.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from .start import prepare, run_agent
 
 
 def main(uid: int, job: str, pam_service: str) -> int:
-    """Become user `uid`, in a session of a service of PAM if one is named, and run the job (its id as users see it)
-    that the start operation says.
+    """Become user `uid` and run the job of the start operation.
+
+    `job` is the job's id as users see it. With `pam_service`, a session of that PAM service is opened first.
     """
     linux.name_process("flux-shell", f"flux-shell: job {job} of user {uid}")
     sock = socket.socket(fileno=SOCKET)
-    # Modules are imported while this process is root's, as the user may have no right to read their files.
+    # Modules are imported while this process belongs to root, since the user may not be allowed to read their files.
     prepare()
     try:
         whose = user.look_up(uid)
         if pam_service:
             pam_session.open_session(whose.name, pam_service)
-        _close_what_is_roots()
+        _close_other_descriptors()
         user.become(whose)
     except user.UserError as exc:
         sock.sendall(frame([{"op": "refused", "note": str(exc)}]))
@@ -39,15 +40,17 @@ def main(uid: int, job: str, pam_service: str) -> int:
     return 0
 
 
-def _close_what_is_roots() -> None:
-    """Keep the socket alone of what is open: a user can take descriptors out of his processes (pidfd_getfd(2)), and
-    the broker was started with a log or a terminal, and maybe with other files of root's.
+def _close_other_descriptors() -> None:
+    """Close all descriptors except the socket.
+
+    A user can copy descriptors from his processes (pidfd_getfd(2)), and the broker was started with a log or a
+    terminal, and maybe with other files of root.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     for name in os.listdir("/proc/self/fd"):
-        # The descriptor of this listing is closed already.
+        # The descriptor of this listing is already closed.
         with contextlib.suppress(OSError):
             if int(name) > SOCKET:
                 os.close(int(name))

@@ -1,8 +1,8 @@
-"""Environments that many jobs have in common: a start names one instead of carrying it.
+"""Environments that many jobs share: a start refers to a file instead of including the environment.
 
-The environment is most of what a start says (some kilobytes), and thousands of jobs from one shell have the same. The
-broker writes one that it meets again into a file of its run directory, and a start has the path of that file and the
-variables in which the job differs. The file is there before the first start that names it is sent. Both sides are
+The environment is most of a start (some kilobytes), and thousands of jobs from one shell share it. When the broker sees
+an environment again, it writes it into a file of its run directory. A start then has the path of that file and the
+variables in which the job differs. The file exists before the first start that refers to it is sent. Both sides are
 here: `Named` for the broker, `Read` for the agent (docs/dev/interfaces.md).
 """
 
@@ -18,14 +18,15 @@ import msgspec
 if TYPE_CHECKING:
     from headrace.engine.process.operations import Environment
 
-# Variables below which an environment is sent as it is: to name it would save nothing.
+# Environments with fewer variables are sent in full: a file would save nothing.
 _FEW = 16
-# In how many variables a job may differ from an environment that it names.
+# The most variables in which a job may differ from the environment that it refers to.
 _OWN = 8
-# Environments that the next one is compared with, and that an agent remembers: users submit in turns.
+# The number of environments that the next one is compared with, and the number that an agent caches: users take turns
+# in submitting jobs.
 _COMPARED = 4
 _REMEMBERED = 64
-# Files in one broker's life. Those that would be more are sent as they are.
+# The most files in one broker's life. After that, environments are sent in full.
 _FILES = 256
 _PREFIX = "environment."
 
@@ -38,12 +39,12 @@ class _Known:
 
     def __init__(self, environment: Mapping[str, Any]) -> None:
         self.environment = environment
-        # "" until a second job has it.
+        # "" until a second job has this environment.
         self.path = ""
 
 
 class Named:
-    """The broker's side: environments by name, in files below `folder`."""
+    """The broker's side: writes shared environments to files in `folder`."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -51,14 +52,14 @@ class Named:
         self._paths: list[str] = []
 
     def name(self, environment: Mapping[str, Any]) -> Environment | None:
-        """`{base: path of a file, own: {variable: value}}` for a job's environment; None if it is to be sent as it is.
+        """A reference to a job's environment, or None if it must be sent in full.
 
-        `environment` must not change afterwards.
+        The reference is `{base: path of a file, own: {variable: value}}`. `environment` must not change afterwards.
         """
         if len(environment) < _FEW:
             return None
         for index, known in enumerate(self._known):
-            own = _own(environment, known.environment)
+            own = _differences(environment, known.environment)
             if own is None:
                 continue
             if index:
@@ -70,13 +71,13 @@ class Named:
         return None
 
     def _write(self, environment: Mapping[str, Any]) -> str:
-        """The path of the file that has `environment`; "" if there can be none."""
+        """The path of a file with `environment`, or "" if it cannot be written."""
         if len(self._paths) >= _FILES:
             return ""
-        # The name is random: agents remember contents by path, and a broker that was restarted must not reuse one.
+        # The name is random: agents cache contents by path, and a restarted broker must not reuse a path.
         path = os.path.join(self._folder, _PREFIX + os.urandom(8).hex())
         try:
-            # The rename makes the file appear whole: an agent never reads the first half of one.
+            # The rename makes the complete file appear at once, so an agent never reads a part of it.
             fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
                 file.write(_encode(environment))
@@ -89,7 +90,7 @@ class Named:
         return path
 
     def clear(self) -> None:
-        """Remove the files, when no job is started any more."""
+        """Remove the files, once no more jobs are started."""
         for path in self._paths:
             with suppress(OSError):
                 os.unlink(path)
@@ -97,8 +98,11 @@ class Named:
         self._known.clear()
 
 
-def _own(environment: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The variables in which `environment` differs from `base`; None if it has others or too many differ."""
+def _differences(environment: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The variables in which `environment` differs from `base`.
+
+    None if it has other names, or if too many variables differ.
+    """
     if environment is base:
         return {}
     if environment.keys() != base.keys():
@@ -108,13 +112,13 @@ def _own(environment: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
 
 
 class Read:
-    """The agent's side: the environments that starts name."""
+    """The agent's side: reads the environments that starts refer to."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {}
 
     def environment(self, named: Environment) -> dict[str, Any]:
-        """What `named` (see Named.name) stands for. Raises OSError if its file cannot be read."""
+        """The environment that `named` (see Named.name) refers to. Raises OSError if its file cannot be read."""
         path = named["base"]
         base = self._known.get(path)
         if base is None:

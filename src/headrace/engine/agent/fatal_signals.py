@@ -1,10 +1,9 @@
-"""Signals that would end the agent, taken with their sender: a task that sends one to its parent means the shell of its
-own job.
+"""Fatal signals to the agent: if a task signals its parent, only the shell of its own job ends.
 
 In Flux each job has a shell process on each node, the parent of its tasks there. Here one agent is the parent of all
-tasks of a node, so the SIGQUIT of one task would end the jobs of all. The agent blocks such signals and reads them from
-a descriptor, which tells the sender's pid, and by descent its job. SIGKILL, which cannot be blocked, still costs all
-jobs of the node.
+tasks of a node, so a SIGQUIT from one task would end all jobs. The agent blocks such signals and reads them from a
+descriptor. Each has the sender's pid, from which the sender's job is found. SIGKILL cannot be blocked, and still ends
+all jobs of the node.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from headrace.engine.process import linux
 if TYPE_CHECKING:
     from ..shell.job import ShellJob
 
-# Signals whose default is the end of the process, but for those that the agent ignores or has a use for.
+# Signals whose default action ends the process, except for signals that the agent ignores or uses.
 FATAL = frozenset(
     number
     for number in signal.valid_signals()
@@ -46,19 +45,21 @@ FATAL = frozenset(
     }
 )
 
-# Looks at the environment of a sender that has none, and the seconds between them.
+# The most attempts to read the environment of a sender that has none, and the seconds between them.
 _LOOKS, _PAUSE = 20, 0.001
 
 
 def listen() -> int:
-    """Block the signals; the descriptor that they are read from. Raises OSError."""
+    """Block the signals. Returns the descriptor to read them from. Raises OSError."""
     signal.pthread_sigmask(signal.SIG_BLOCK, FATAL)
     return linux.signal_descriptor(FATAL)
 
 
 def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
-    """Read what has come on `fd`; end each of the `jobs` one of whose processes has sent a signal. The agent ends by a
-    signal of the kernel or of somebody else."""
+    """Read the signals on `fd`, and end each of the `jobs` that has sent one.
+
+    A signal from the kernel, or from a process outside the jobs, ends the agent.
+    """
     for signum, sender in linux.read_signals(fd):
         if not sender:
             _die_of(signum)
@@ -66,7 +67,7 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
         if job is not None:
             job.shell_killed(signum)
         elif has_ended:
-            # The sender's job is not known any more, and the end of the agent would end all jobs of the node.
+            # The sender's job is not known, and ending the agent would end all jobs of the node.
             print(
                 f"flux-agent: ignoring {signal.strsignal(signum)} of process {sender}, which is gone", file=sys.stderr
             )
@@ -75,8 +76,10 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
 
 
 def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None, bool]:
-    """The job that process `sender` descends from a task of, or whose path it has in its environment; and whether it
-    was gone before that could be seen."""
+    """The job of process `sender`, and whether the sender ended before its job could be determined.
+
+    A process belongs to a job if it descends from one of its tasks, or has the job's path in its environment.
+    """
     by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks.all if task.pid > 0}
     pid, parent_of = sender, linux.parent_of
     path = _job_path_of(sender)
@@ -97,7 +100,7 @@ def _job_path_of(pid: int) -> str:
         environment = linux.environment_of(pid)
         if environment or not linux.parent_of(pid):
             return environment.get("FLUX_JOB_ID_PATH", "")
-        # A process has no environment for a moment while it begins another program.
+        # A process has no environment for a moment during execve(2).
         time.sleep(_PAUSE)
     return ""
 

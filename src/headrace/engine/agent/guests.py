@@ -1,8 +1,8 @@
-"""Jobs that run as their users, in the agent of root: the shell of each is a process of its own, as that user.
+"""Jobs that run as their users, in the agent of root: the shell of each job is a process of that user.
 
-Such a process (`as_user`) is to this one what an agent is to its broker, for one job. Its user may do with it what he
-likes, so its reports are checked, made anew, and about its own job alone. Whatever it does, the job ends here when the
-process has ended, and all that it has left is killed.
+Such a process (`as_user`) relates to this agent as an agent relates to its broker, for one job. The user controls it,
+so its reports are validated, rebuilt, and accepted only about its own job. In any case, the job ends here when the
+process has ended, and all its remaining processes are killed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
     from ..shell.host import Host
 
-# The module that is a shell's process, and its descriptor of the socket.
+# The module that runs as a shell's process, and the descriptor of its socket.
 PROGRAM, SOCKET = f"{__package__}.as_user", 3
 _READ = 1 << 18
-# Bytes of a frame of a shell, and bytes that may wait for a shell that does not read.
+# The most bytes of a shell's frame, and the most bytes that may wait for a shell that does not read.
 _LONGEST_FRAME, _MOST_UNREAD = 64 << 20, 256 << 20
-# Reads after the end of a shell: its socket has less in it.
+# The most reads after the end of a shell: its socket cannot have more data.
 _LAST_READS = 64
-# Seconds that a shell has to kill all of its job; then it is killed itself.
+# Seconds for a shell to kill all processes of its job before it is killed itself.
 _HARD_KILL = 3.0
 # The deepest nesting of a report.
 _LEVELS = 24
@@ -60,7 +60,7 @@ _REPORTS = {
     "exception": form({**_ID, "severity": int, "type": str, "note": str, "wait_status?": int, "status?": int}),
     "rpc-reply": form({"token": int, "errnum": int, "payload?": dict, "text": str}),
     "rpc-drain": form({**_ID, "token": int}),
-    # It cannot become the user, and ends.
+    # The process could not become the user, and ends.
     "refused": form({"note": str}),
 }
 _ENTRY = (float, str, dict)
@@ -71,7 +71,10 @@ _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
 class _Shell:
-    """The shell of one job. `requests` has the tokens that it may answer, and whether each is a stream."""
+    """The shell of one job.
+
+    `requests` has the tokens of requests that it may answer, and whether each is a stream.
+    """
 
     def __init__(self, op: Start, folder: str, pid: int, sock: socket.socket, feed: Feed) -> None:
         self.id = op["id"]
@@ -83,9 +86,9 @@ class _Shell:
         self.reader: Reader[Any] = Reader(_LONGEST_FRAME)
         self.began = linux.began(pid)
         self.requests: dict[int, bool] = {}
-        # How the job has ended on this node, as its shell says.
+        # The wait status of the job on this node, as reported by its shell.
         self.status: int | None = None
-        # Why the process ends without that.
+        # The reason why the process ends without a status.
         self.note = ""
 
 
@@ -96,7 +99,7 @@ class Guests:
         self._agent = agent
         self._sweep_later = sweep_later
         self._shells: dict[int, _Shell] = {}
-        # Users whose shells have ended, and since when processes may be left of these (ticks).
+        # By user whose shells have ended: the earliest start time (ticks) of processes that may remain.
         self._ended_users: dict[int, int] = {}
 
     def start(self, op: Start) -> None:
@@ -124,17 +127,18 @@ class Guests:
                 name: value for name, value in os.environ.items() if name in _OWN or name.startswith(("LC_", "PYTHON"))
             }
             try:
-                # The terminal in which root has started the instance would be that of the user's processes, too.
+                # A new session: otherwise the user's processes would have the terminal in which root started the
+                # instance.
                 pid = spawn(argv, own, [(its.fileno(), SOCKET)], session=True)
             except OSError:
                 ours.close()
                 raise
         ours.setblocking(False)
-        # A descriptor of its own, since the loop watches one descriptor for one thing.
+        # A duplicate, since the loop watches each descriptor for one purpose.
         return _Shell(op, folder, pid, ours, Feed(self._agent, os.dup(ours.fileno())))
 
     def pass_on(self, op: JobOperation | Rpc) -> bool:
-        """Give an operation to the shell of its job; False if that is none of these."""
+        """Send an operation to the shell of its job. False if the job has no shell here."""
         shell = self._shells.get(op["id"])
         if shell is None:
             return False
@@ -144,7 +148,7 @@ class Guests:
             self._agent.after(_HARD_KILL, partial(self._kill, shell))
         shell.feed.write(frame([op]))
         if shell.feed.backlog > _MOST_UNREAD:
-            self._distrust(shell, "it does not read")
+            self._kill_for_violation(shell, "it does not read")
         return True
 
     # -- reports
@@ -153,7 +157,7 @@ class Guests:
         self._read(shell)
 
     def _read(self, shell: _Shell) -> bool:
-        """Take what a shell reports; whether there may be more."""
+        """Handle a shell's reports. True if there may be more."""
         try:
             data = shell.sock.recv(_READ)
         except BlockingIOError:
@@ -165,22 +169,22 @@ class Guests:
             return False
         try:
             for op in shell.reader.feed(data):
-                wrong = self._take(shell, op)
+                wrong = self._handle_report(shell, op)
                 if wrong:
-                    self._distrust(shell, wrong)
+                    self._kill_for_violation(shell, wrong)
                     return False
         except (ValueError, msgspec.DecodeError) as exc:
-            self._distrust(shell, str(exc))
+            self._kill_for_violation(shell, str(exc))
             return False
         return True
 
-    def _take(self, shell: _Shell, op: dict[str, Any]) -> str:
-        """Take a report; what is wrong with it, or ""."""
+    def _handle_report(self, shell: _Shell, op: dict[str, Any]) -> str:
+        """Handle a report. Returns the error in it, or ""."""
         if shell.status is not None or shell.note:
             return ""
         kind = op.get("op")
         known = _REPORTS.get(kind) if isinstance(kind, str) else None
-        wrong = f"unknown report {kind!r:.40}" if known is None else mismatch(known, op) or _wrong_inside(op)
+        wrong = f"unknown report {kind!r:.40}" if known is None else mismatch(known, op) or _error_in_values(op)
         if wrong or known is None:
             return wrong
         report: Any = {"op": kind, **{name: op.get(name) for name, *_ in known}}
@@ -189,7 +193,7 @@ class Guests:
         if report.get("id", shell.id) != shell.id:
             return f"a report about job {op['id']}"
         if kind == "finish":
-            # It is told when the process, and with it all of the job here, has ended.
+            # Sent to the broker when the process, and with it the whole job on this node, has ended.
             shell.status = op["status"]
             self._close(shell)
         elif kind == "refused":
@@ -202,14 +206,14 @@ class Guests:
             self._agent.send(report)
         return ""
 
-    def _distrust(self, shell: _Shell, why: str) -> None:
+    def _kill_for_violation(self, shell: _Shell, why: str) -> None:
         shell.note = shell.note or f"the shell of user {shell.op['userid']} does not keep to the protocol: {why}"
         self._kill(shell)
 
     # -- the end
 
     def go_on(self, pid: int) -> None:
-        """A child is stopped: a shell must go on, as it has to end its job."""
+        """Continue a stopped shell, since it has to end its job."""
         if any(shell.pid == pid for shell in self._shells.values()):
             reaper.continue_stopped(pid)
 
@@ -219,13 +223,13 @@ class Guests:
                 os.kill(shell.pid, signal.SIGKILL)
 
     def _close(self, shell: _Shell) -> None:
-        """Have a shell end, after it has killed what its job has left."""
+        """Let a shell end, after it has killed the remaining processes of its job."""
         shell.feed.close()
         with contextlib.suppress(OSError):
             shell.sock.shutdown(socket.SHUT_WR)
 
     def _ended(self, shell: _Shell, status: int) -> None:
-        """The process of a shell has ended with a wait status."""
+        """Handle the end of a shell's process with a wait status."""
         for _ in range(_LAST_READS):
             if not self._read(shell):
                 break
@@ -244,7 +248,10 @@ class Guests:
             self._lost(shell, status)
 
     def _lost(self, shell: _Shell, status: int) -> None:
-        """A shell has ended before its job had: the lead shell decides whether the job goes on without this node."""
+        """Handle a shell that ended before its job.
+
+        The lead shell decides whether the job continues without this node.
+        """
         op = shell.op
         if shell.note or not os.WIFSIGNALED(status):
             self._fail(op, shell.note or f"the shell of user {op['userid']} has ended")
@@ -266,8 +273,10 @@ class Guests:
         self._agent.send({"op": "finish", "id": id, "status": status})
 
     def sweep(self) -> None:
-        """Kill what shells have left: their orphans are this process's children. Those of shells that still run are
-        not."""
+        """Kill the remaining processes of users whose shells have ended.
+
+        These orphans are children of this process. Children of running shells are not affected.
+        """
         if not self._ended_users:
             return
         remaining = set()
@@ -279,11 +288,11 @@ class Guests:
                 remaining.add(user)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        # When a killed process has ended, the agent calls this method again.
+        # The agent calls this method again when a killed process has ended.
         self._ended_users = {user: since for user, since in self._ended_users.items() if user in remaining}
 
     def remove_folders(self) -> None:
-        """The broker has ended, and all processes were killed."""
+        """Remove the folders of all shells, after the broker has ended and all processes were killed."""
         for shell in self._shells.values():
             _remove(shell.folder)
 
@@ -294,16 +303,16 @@ def _remove(folder: str) -> None:
 
 
 def _make_folder(path: str, uid: int) -> None:
-    """Raises OSError."""
-    # A job that is queued again finds its old folder where the agent was killed amid its first run.
+    """Create the folder of a job. Raises OSError."""
+    # If the agent was killed during the first run of a requeued job, the old folder still exists.
     if os.path.lexists(path):
         remove(path)
     os.mkdir(path, 0o700)
     os.chown(path, uid, -1, follow_symlinks=False)
 
 
-def _wrong_inside(op: dict[str, Any]) -> str:
-    """What is wrong in the values of a report: what JSON, or a log, cannot have; "" if nothing is."""
+def _error_in_values(op: dict[str, Any]) -> str:
+    """The error in the values of a report, or "": values that JSON or a log cannot represent."""
     if is_deep(op, _LEVELS):
         return "too deep"
     try:

@@ -1,4 +1,4 @@
-"""Subprocesses of the remote execution service (RFC 42), started, fed, signalled and reported by handle.
+"""Subprocesses of the remote execution service (RFC 42), identified by handle.
 
 A subprocess may belong to a job: the job ends on this node only after its subprocesses.
 """
@@ -32,7 +32,7 @@ class _Process:
 
     def __init__(self, handle: int, job: int, pid: int, feed: Feed) -> None:
         self.handle = handle
-        # The id of its job, 0 for none.
+        # The id of the subprocess's job, or 0.
         self.job = job
         self.pid = pid
         self.feed = feed
@@ -45,10 +45,10 @@ class Subprocesses:
 
     def __init__(self, agent: Host, jobs: Container[int]) -> None:
         self._agent = agent
-        # The jobs that are here, by id.
+        # The jobs on this node, by id.
         self._jobs = jobs
         self._by_handle: dict[int, _Process] = {}
-        # Running subprocesses by job, and the callback for the end of the last one of a job.
+        # Running subprocesses by job, and the callbacks for the end of a job's last subprocess.
         self._of_jobs: dict[int, set[_Process]] = {}
         self._leaving: dict[int, Callable[[], None]] = {}
         # The tick at which the last subprocess without a job ended.
@@ -57,7 +57,7 @@ class Subprocesses:
     def start(self, op: Exec) -> None:
         agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
         if job and (job not in self._jobs or job in self._leaving):
-            text = "the job has no tasks here any more"
+            text = "the job has no tasks on this node any more"
             agent.send({"op": "exec-error", "handle": handle, "errnum": errno.ESRCH, "text": text})
             return
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
@@ -74,7 +74,7 @@ class Subprocesses:
                 os.close(pair[0])
                 os.close(pair[1])
             number = exc.errno if isinstance(exc, OSError) and exc.errno else errno.EINVAL
-            # The caller's working directory may be missing on this node: the message names it.
+            # The caller's working directory may be missing on this node, so the message names it.
             cwd = cmd.get("cwd")
             lost = cwd and isinstance(exc, OSError) and exc.filename == cwd
             text = f"error launching process: cannot change to {cwd}: {os.strerror(number)}" if lost else ""
@@ -95,7 +95,7 @@ class Subprocesses:
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
     def latest(self) -> int:
-        """The last tick at which a subprocess without a job ran; 0 if there was none."""
+        """The last tick at which a subprocess without a job ran, or 0."""
         alive = any(process.pid and not process.job for process in self._by_handle.values())
         return linux.ticks() if alive else self._latest
 
@@ -109,7 +109,7 @@ class Subprocesses:
             process.feed.end()
 
     def pause(self, op: ExecHold) -> None:
-        """Stop reading the output of a process, so that it blocks when the pipe is full, or read it again."""
+        """Pause or resume reading a process's output. A paused process blocks when the pipe is full."""
         process = self._by_handle.get(op["handle"])
         if process is None or process.paused == op["on"]:
             return
@@ -127,10 +127,10 @@ class Subprocesses:
                 os.killpg(process.pid, op["signum"])
 
     def outlive(self, job: int, options: Mapping[str, Any], then: Callable[[], None]) -> bool:
-        """Whether subprocesses of a job still run after its tasks.
+        """True if subprocesses of a job still run after its tasks.
 
-        If so, they get SIGTERM, and SIGKILL after the time of the shell option `rexec-shutdown-timeout`; `then` is
-        called when the last has ended.
+        They then get SIGTERM, and SIGKILL after the time of the shell option `rexec-shutdown-timeout`. `then` is called
+        when the last one has ended.
         """
         if job not in self._of_jobs:
             return False

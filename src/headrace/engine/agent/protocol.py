@@ -1,4 +1,7 @@
-"""The frames between a broker and its exec agent: a little-endian u32 length, then a msgpack list of operations."""
+"""The frames between a broker and its exec agent.
+
+A frame is a little-endian u32 length and a msgpack list of operations.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ _decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
 
 def frame(ops: Sequence[Any]) -> bytes:
-    """One frame of operations (`engine/process/operations.py`)."""
+    """Encode operations (`engine/process/operations.py`) as one frame."""
     body = _encode(ops)
     return _LENGTH.pack(len(body)) + body
 
 
 class Reader(Generic[Op]):
-    """Cuts a byte stream into operations: `Op` is `ToAgent` or `FromAgent`. Their fields are not checked.
+    """Parses a byte stream into operations: `Op` is `ToAgent` or `FromAgent`.
 
-    A frame may have `most` bytes, where a limit is given.
+    The fields of the operations are not checked. A frame may have at most `most` bytes (0: no limit).
     """
 
     def __init__(self, most: int = 0) -> None:
@@ -32,8 +35,10 @@ class Reader(Generic[Op]):
         self._most = most
 
     def feed(self, data: bytes | memoryview) -> Iterator[Op]:
-        """The operations completed by `data`. Raises msgspec.DecodeError on a broken stream, and ValueError for a frame
-        that is too long."""
+        """The operations completed by `data`.
+
+        Raises msgspec.DecodeError for an invalid stream, and ValueError for a frame that is too long.
+        """
         buffer = self._buffer
         buffer += data
         pos = 0

@@ -1,9 +1,9 @@
-"""The reaper: an ancestor of exec agents that outlives them to kill the processes that they leave.
+"""The reaper: an ancestor of exec agents that outlives them and kills their remaining processes.
 
 An agent killed by SIGKILL cannot clean up, and its processes are not children of its broker. The reaper is a child
-subreaper (prctl(2)): the processes of a dead agent become its children, whatever process group or session they are in,
-so no record of process groups is needed. A broker that is started alone has one reaper between itself and its agent.
-In a test instance the zygote is the reaper of all agents, and the process that forked the brokers is the reaper of the
+subreaper (prctl(2)): the processes of a dead agent become its children, regardless of their process group or session,
+so no record of process groups is needed. A broker that is started alone has a reaper between itself and its agent. In a
+test instance, the zygote is the reaper of all agents, and the process that forked the brokers is the reaper of the
 zygote. (A reaper for each of 64 brokers would cost a fifth of their boot.)
 """
 
@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Container
 
 from headrace.engine.process import linux
 
-# The signal that an agent gets when its reaper ends. INT, TERM and HUP may be sent to whole process groups, so they do
-# not end an agent.
+# The signal that an agent gets when its reaper ends. An agent ignores INT, TERM and HUP, which may be sent to whole
+# process groups.
 ORPHANED = signal.SIGUSR1
-# Seconds until killed processes must have ended.
+# Seconds to wait for killed processes to end.
 _KILL_TIMEOUT = 5.0
-# The command names of the reapers of instances that are tasks of this one.
+# Prefixes of the command names of reapers, for nested instances that are tasks of this one.
 _REAPERS = ("flux-reaper-", "flux-zygote")
 
 _reapers: tuple[int, ...] = ()
@@ -37,27 +37,30 @@ def become_reaper() -> None:
 
 
 def share_with(pid: int) -> None:
-    """Process `pid`, a child of this reaper, is the reaper of the agents below it."""
+    """Register process `pid`, a child of this reaper, as the reaper of the agents below it."""
     global _reapers
     _reapers = (pid, *_reapers)
 
 
 def leave_agents_to_others() -> None:
-    """Agents that this process forks get reapers of their own."""
+    """Let agents that this process forks have their own reapers."""
     global _reapers
     _reapers = ()
 
 
 def reapers() -> tuple[int, ...]:
-    """The pids of the reapers that may inherit processes of a dead agent; none if each agent has its own reaper."""
+    """The pids of the reapers that may inherit processes of a dead agent.
+
+    Empty if each agent has its own reaper.
+    """
     return _reapers
 
 
 def kill_children(timeout: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
-    """Kill and collect the `wanted` children of this process, and their descendants as they become its children.
+    """Kill and wait for the `wanted` children of this process, and descendants that become its children.
 
-    With another `parent`, its children are killed, and it collects them. False if some are left after `timeout`
-    seconds.
+    With another `parent`, that process's children are killed, and it waits for them. False if processes remain after
+    `timeout` seconds.
     """
     return _kill_all(
         lambda: [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)], timeout, not parent
@@ -65,10 +68,10 @@ def kill_children(timeout: float, wanted: Callable[[int], bool] = lambda _pid: T
 
 
 def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool:
-    """Kill the processes of `find()` until there are none; collect them if they are `ours`, this process's children.
+    """Kill the processes of `find()` until there are none.
 
-    A reaper ends by itself once its broker is dead, and removes that broker's run directory before. It has half of the
-    time for that.
+    If `ours`, they are children of this process, which waits for them. A reaper ends on its own once its broker is
+    dead, after removing the broker's run directory. It is killed only after half of the timeout.
     """
     now = time.monotonic()
     deadline, patient_until = now + timeout, now + timeout / 2
@@ -92,8 +95,8 @@ def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool
 def kill_strays(known: Container[int], uri: str = "") -> bool:
     """In a reaper of several agents: kill its children that are not `known`.
 
-    With `uri`, kill only tasks of the jobs of the broker at this URI, whichever reaper has inherited them. False if
-    some did not end.
+    With `uri`, kill only tasks of the broker at this URI, whichever reaper has inherited them. False if some did not
+    end.
     """
 
     def is_stray(pid: int) -> bool:
@@ -111,10 +114,10 @@ def _is_task(pid: int, uri: str) -> bool:
 def kill_remains(agent: int, reapers: Collection[int], uri: str) -> None:
     """In the broker at `uri`, after its agent has died: wait until the agent and all its tasks have ended.
 
-    Without `reapers`, `agent` is the agent's own reaper, a child of this process, which kills the tasks. `reapers`
-    serve other agents too: then `agent` is the agent itself (0: it was never forked), and the tasks that a reaper has
-    inherited are killed here. If a reaper was killed too, the tasks may be children of any process. They are found by
-    FLUX_URI and FLUX_JOB_ID in their environment; `flux proxy` and initial programs unset FLUX_JOB_ID.
+    Without `reapers`, `agent` is the agent's own reaper, a child of this process, which kills the tasks. Otherwise
+    `reapers` also serve other agents: then `agent` is the agent itself (0: it was never forked), and the tasks that a
+    reaper has inherited are killed here. If a reaper was killed too, the tasks may be children of any process. They are
+    found by FLUX_URI and FLUX_JOB_ID in their environment; `flux proxy` and initial programs unset FLUX_JOB_ID.
     """
     killed = False
     try:
@@ -130,15 +133,15 @@ def kill_remains(agent: int, reapers: Collection[int], uri: str) -> None:
 
 
 def ignore_signals() -> None:
-    """Have this process, and the agent that it forks, outlive what ends a whole process group."""
+    """Ignore signals that end a whole process group, in this process and the agent that it forks."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The broker that forked this process had them blocked.
+    # The broker that forked this process had these signals blocked.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def keep(agent: int) -> int:
-    """Wait for process `agent`, then kill the processes that it left. Returns its wait status."""
+    """Wait for process `agent`, then kill its remaining processes. Returns its wait status."""
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if os.WIFSTOPPED(status):
@@ -151,13 +154,16 @@ def keep(agent: int) -> int:
 
 
 def continue_stopped(pid: int) -> None:
-    """Continue a stopped agent or reaper: a task can stop its parent, which would stop all jobs of the node."""
+    """Continue a stopped agent or reaper.
+
+    A task can stop its parent, which would stop all jobs of the node.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
 
 
 def follow(reaper: int) -> None:
-    """In the agent: have the kernel send ORPHANED when `reaper` ends. Raises OSError if it has ended already."""
+    """In the agent: request ORPHANED from the kernel when `reaper` ends. Raises OSError if it has ended."""
     global _followed
     _followed = reaper
     linux.die_with_parent(ORPHANED)
@@ -166,10 +172,13 @@ def follow(reaper: int) -> None:
 
 
 def is_followed() -> bool:
-    """In the agent: whether it has a reaper of its own."""
+    """In the agent: True if it has its own reaper."""
     return _followed != 0
 
 
 def is_orphaned() -> bool:
-    """In the agent: whether its own reaper has ended. ORPHANED alone does not tell, since tasks may send it too."""
+    """In the agent: True if its own reaper has ended.
+
+    The signal ORPHANED is not enough, since tasks may send it too.
+    """
     return _followed not in (0, os.getppid())

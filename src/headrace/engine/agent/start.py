@@ -1,10 +1,11 @@
-"""The start of an agent: the broker forks a reaper, which forks the agent. Both set their process names. (The agents of
-a test instance are forked by its zygote, which is their reaper.)
+"""The start of an agent: the broker forks a reaper, which forks the agent.
 
-The lead's agent is forked at once, because it starts the initial program. A follower's is forked when its broker first
-has something for it to do: an instance whose job is on few nodes does not pay for the agents of all others.
+Both set their process names. (The agents of a test instance are forked by its zygote, which is their reaper.)
 
-An agent that replaces a dead one is not forked, since the broker has threads by then: it is a new Python process that
+The leader's agent is forked at once, because it starts the initial program. A follower's agent is forked for the first
+operation of its broker, so an instance whose jobs use few nodes has no cost for the agents of the others.
+
+An agent that replaces a dead one is not forked, since the broker has threads by then. It is a new Python process that
 runs this module.
 """
 
@@ -30,17 +31,18 @@ from .protocol import frame
 if TYPE_CHECKING:
     from headrace.engine.process.user import User
 
-# Seconds until `starter`, if it was killed together with the broker, must have ended.
+# Seconds to wait for the end of `starter`, if it was killed together with the broker.
 _STARTER_EXIT_TIMEOUT = 0.5
 # The descriptor of the socket in an agent that is a new process.
 _SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
-    """Fork the agent, or its reaper if this process is below none; returns the child's pid and the broker's end of the
-    socket. Call before threads or a loop exist. `rank` is part of the process names. `starter` is the pid of the
-    `flux start` that removes `rundir` (0: there is none). The agent removes it at its end if broker and starter were
-    killed before they could.
+    """Fork the agent, or its reaper if none is above this process.
+
+    Returns the child's pid and the broker's end of the socket. Call before threads or a loop exist. `rank` is part of
+    the process names. `starter` is the pid of the `flux start` that removes `rundir` (0: none). The agent removes it at
+    its end if broker and starter were killed before they could.
     """
     ours, its = socket.socketpair()
     broker = os.getpid()
@@ -53,7 +55,7 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
 
 
 def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
-    """Like `spawn_agent`, at any time and always with a reaper of its own. Raises OSError."""
+    """Like `spawn_agent`, but may be called at any time, and always with a new reaper. Raises OSError."""
     ours, its = socket.socketpair()
     with its:
         values = (_SOCKET, os.getpid(), rundir, starter, rank)
@@ -63,16 +65,19 @@ def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.soc
 
 
 def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
-    """Run the agent of `rank`, and exit. `broker` is the pid of the broker, or 0 for an agent that a zygote forks:
-    that agent has the zygote as its reaper, and sends its pid to the broker."""
+    """Run the agent of `rank`, and exit.
+
+    `broker` is the pid of the broker, or 0 for an agent that a zygote forks: such an agent has the zygote as its
+    reaper, and sends its pid to the broker.
+    """
     code = 1
-    # The start time tells the broker from a later process with the same pid.
+    # The start time distinguishes the broker from a later process with the same pid.
     born = linux.began(broker) if broker else 0
     try:
         if broker:
             close_input()
         else:
-            # A broker that has ended meanwhile is seen by the agent's first read.
+            # If the broker has ended in the meantime, the agent's first read detects it.
             with contextlib.suppress(BrokenPipeError):
                 its.sendall(frame([{"op": "hello", "pid": os.getpid()}]))
         code = _be_reaper_or_agent(its, rank)
@@ -93,7 +98,7 @@ def close_input() -> None:
 
 
 def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
-    """Whether the broker and `starter` were killed, so that this process must remove the run directory."""
+    """True if the broker and `starter` were killed, so that this process must remove the run directory."""
     if linux.began(broker) == born and not linux.is_ending(broker):
         return False
     deadline = time.monotonic() + _STARTER_EXIT_TIMEOUT
@@ -105,11 +110,11 @@ def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
 
 
 def _be_reaper_or_agent(sock: socket.socket, rank: int) -> int:
-    """Without a reaper above this process: become it, fork the agent, and wait for its end. Else: be the agent.
+    """Run as the agent, or without a reaper above this process, as its reaper; returns the exit code.
 
-    Returns the exit code.
+    A reaper forks the agent, and waits for its end.
     """
-    # Its own process group, so that a signal to the broker's group leaves this process to clean up.
+    # A new process group, so that a signal to the broker's group does not reach this process, which must clean up.
     os.setpgid(0, 0)
     if not reaper.reapers():
         linux.become_subreaper()
@@ -129,7 +134,7 @@ def _be_reaper_or_agent(sock: socket.socket, rank: int) -> int:
 
 
 def _is_wanted(sock: socket.socket) -> bool:
-    """Wait for the broker's first operation; False when the broker ends without one."""
+    """Wait for the broker's first operation. False if the broker ends without one."""
     try:
         return bool(sock.recv(1, socket.MSG_PEEK))
     except OSError:
@@ -140,34 +145,37 @@ _prepared = False
 
 
 def prepare() -> None:
-    """What an agent does to its process: once for all that are forked from here."""
+    """Set up the process of an agent, once for all agents that are forked from it."""
     global _prepared
     if _prepared:
         return
     _prepared = True
-    # Imported here and not at the top: a reaper and a broker do without the shell, and a follower may never have a job.
+    # Imported here, because a reaper and a broker do not need the shell, and a follower may never have a job.
     from . import agent as _agent  # noqa: F401 - loaded before the fork
 
-    # Jobs die by reference counting but for a few cycles: look for those rarely.
+    # Almost all objects of jobs are freed by reference counting, so search for cycles rarely.
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     for number in (signal.SIGCHLD, reaper.ORPHANED):
-        # A handler that does nothing: SIG_IGN would discard the signal, and children would inherit it.
+        # A handler without an action: SIG_IGN would discard the signal, and children would inherit it.
         signal.signal(number, lambda _number, _frame: None)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The broker blocks these signals, and a fork inherits that.
+    # The broker blocks these signals, and a fork inherits the mask.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def run_agent(sock: socket.socket, user: User | None = None) -> None:
-    """Be the agent of the broker at the other end of `sock`, or, as `user`, the shell of a guest's job."""
+    """Run as the agent of the broker at the other end of `sock`.
+
+    With `user`, run as the shell of one job of that user, a guest.
+    """
     prepare()
     from .agent import Agent
 
     with contextlib.suppress(OSError):
         linux.become_subreaper()
-    # The resources of an ended job stay unused until this process has run, and the broker may keep the CPU for long.
+    # The resources of an ended job are unused until this process runs, and the broker may keep the CPU for long.
     linux.ask_for_short_slices()
     Agent(sock, user).run()
 

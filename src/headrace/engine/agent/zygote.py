@@ -1,9 +1,9 @@
-"""The zygote of a test instance: the process that forks exec agents, each when its broker first needs it.
+"""The zygote of a test instance: the process that forks an exec agent when its broker first needs it.
 
 The zygote is forked from `flux start` before the modules of brokers are imported, and imports those of agents. It has
-the agents' ends of all sockets; when one becomes readable, it forks the agent of that socket. So an instance starts
-without agents, and an idle one has few. The zygote outlives all brokers and agents, and removes the run directory. It
-is the reaper of the agents, and `flux start` is the reaper of the zygote (`reaper`).
+the agents' ends of all sockets. When a socket becomes readable, it forks the agent of that socket. So an instance
+starts without agents, and an idle instance has few. The zygote outlives all brokers and agents, and removes the run
+directory. It is the reaper of the agents, and `flux start` is the reaper of the zygote (`reaper`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import NoReturn
 from headrace.engine.agent import reaper
 from headrace.engine.process import linux
 
-# Seconds until the killed processes of dead agents must have ended.
+# Seconds to wait for the end of processes of dead agents that were killed.
 _KILL_TIMEOUT = 3.0
 
 
 class Zygote:
     """The handle of a zygote: its pid, the brokers' ends of the sockets by rank, and a pipe to it.
 
-    The pipe is at its end for the zygote once all brokers, and the process that forked them, have ended.
+    The zygote reads an end of file from the pipe once all brokers, and the process that forked them, have ended.
     """
 
     def __init__(self, pid: int, sockets: list[int], pipe: int) -> None:
@@ -43,7 +43,7 @@ class Zygote:
         return _socket(self._sockets[rank])
 
     def taken(self, rank: int) -> None:
-        """In the process that has forked the broker of `rank`, after those of lower ranks: close the broker's end."""
+        """Close the broker's end, in the process that has forked the broker of `rank` after all lower ranks."""
         self._sockets[rank], fd = -1, self._sockets[rank]
         os.close(fd)
 
@@ -54,7 +54,7 @@ class Zygote:
                 self.taken(rank)
 
     def wait(self, seconds: float) -> None:
-        """After the end of all brokers: wait `seconds` at most for the end of the agents."""
+        """Wait for the end of the agents, `seconds` at most, after the end of all brokers."""
         with contextlib.suppress(OSError):
             os.write(self._pipe, b"x")
         deadline = time.monotonic() + seconds
@@ -64,7 +64,7 @@ class Zygote:
 
 
 def fork_zygote(size: int, rundir: str = "") -> Zygote:
-    """Fork the zygote for ranks 0 to `size` - 1; it removes `rundir` unless that is "".
+    """Fork the zygote for ranks 0 to `size` - 1. It removes `rundir` unless that is "".
 
     Call before threads or a loop exist. Raises OSError.
     """
@@ -89,14 +89,15 @@ def fork_zygote(size: int, rundir: str = "") -> Zygote:
 def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
     code = 1
     try:
-        # Its own process group, so that a signal to the brokers' group leaves this process to clean up.
+        # A new process group, so that a signal to the brokers' group does not reach this process, which must clean up.
         os.setpgid(0, 0)
         linux.become_subreaper()
         linux.name_process("flux-zygote", "flux-zygote: starts agents when they are needed")
         began = linux.began(os.getpid())
         _serve(sockets)
         if rundir:
-            # A byte means that all brokers have ended. End of file means that all processes that could say so are dead.
+            # A byte means that all brokers have ended. End of file means that all processes that could send it are
+            # dead.
             if not os.read(life, 1):
                 from . import leftovers
 
@@ -112,7 +113,10 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
 
 
 def _serve(sockets: list[int]) -> None:
-    """Fork agents until all of them have ended, and all brokers without one; then kill the processes they left."""
+    """Fork agents until all agents, and all brokers without one, have ended.
+
+    Then kill the remaining processes.
+    """
     from .start import close_input, prepare
 
     close_input()
@@ -142,7 +146,7 @@ def _serve(sockets: list[int]) -> None:
 
 
 def _is_wanted(fd: int) -> bool:
-    """Whether the socket has data, not just an end of file."""
+    """True if the socket has data, not just an end of file."""
     sock = _socket(fd)
     try:
         return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
@@ -169,7 +173,7 @@ def _fork_agent(fd: int, rank: int, others: tuple[int, ...]) -> int:
 
 
 def _collect(agents: set[int]) -> None:
-    """Collect agents that have ended, and continue agents that were stopped: a task can stop its parent."""
+    """Collect agents that have ended, and continue stopped agents: a task can stop its parent."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)

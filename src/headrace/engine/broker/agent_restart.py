@@ -1,7 +1,8 @@
-"""When the exec agent is killed, its jobs are lost, and the broker starts another agent.
+"""Restart of the exec agent.
 
-The link and its listeners stay: they hear "gone" at once. The new agent starts when no process of the dead one is left,
-or five seconds after those that are left were killed.
+If the agent is killed, its jobs are lost, and the broker starts another agent. The link and its listeners stay: the
+listeners get the operation "gone" at once. The new agent starts when all processes of the dead one have ended, or five
+seconds after the remaining ones were killed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
     from .agentlink import AgentLink
     from .parts import BrokerBase
 
-# A broker that loses more than this number of agents within this time (seconds) gets no other: it would die, too.
+# A broker that loses more than _MOST agents within _SECONDS seconds starts no other, which would die as well.
 _MOST, _SECONDS = 5, 60.0
 
 
 class AgentRestarts:
     """The agents of `broker` after its first.
 
-    `spawn()` makes one: its pid and our end of its socket. `give_up(why)` is called when there will be none any more.
+    `spawn()` starts an agent and returns its pid and our end of its socket. `give_up(why)` is called when no other
+    agent will be started.
     """
 
     def __init__(
@@ -41,14 +43,14 @@ class AgentRestarts:
         self._agent = agent
         self._spawn = spawn
         self._give_up = give_up
-        # The reapers of the first agent; each later one has a reaper of its own.
+        # The reapers of the first agent. Each later agent has its own reaper.
         self._reapers = reaper.reapers()
         self._deaths: list[float] = []
-        # True while processes of a dead agent may be left.
+        # True while processes of a dead agent may remain.
         self._remains = False
 
     def lost(self) -> None:
-        """The agent's end of the socket was closed, though the broker had not asked it to end."""
+        """Handle an agent that closed its end of the socket although the broker had not asked it to end."""
         now = time.monotonic()
         self._remains = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
@@ -68,9 +70,7 @@ class AgentRestarts:
         self._remains = False
 
     def end(self) -> None:
-        """Kill the processes that a dead agent has left, at the end of a broker that may not have started
-        another one.
-        """
+        """Kill the remaining processes of a dead agent when the broker ends before another agent was started."""
         if self._remains:
             self._kill_remains(self._agent.pid)
 

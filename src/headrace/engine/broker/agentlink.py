@@ -1,4 +1,7 @@
-"""The broker's end of the socket to its exec agent: operations out in one write per loop turn, replies in batches."""
+"""The broker's end of the socket to its exec agent.
+
+Operations are sent in one write per loop turn, and replies are read in batches.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ class AgentLink:
     """The connection of a broker to its agent: `send(op)` and `subscribe(fn(op))`.
 
     When the agent closes its end before `close()`, listeners get an operation "gone", and `lost` is called. Operations
-    that are sent after that go to the next agent, for which `start` is called again.
+    sent after that go to the next agent, for which `start` is called again.
 
-    A follower's agent is forked at its first operation, and `pid` is that of its reaper. In a test instance agents have
-    no reapers of their own; `pid` is that of the agent, and 0 until its "hello".
+    A follower's agent is forked at its first operation, and `pid` is that of its reaper. In a test instance, agents
+    have no reapers; `pid` is that of the agent, and 0 until its "hello".
 
     The link uses readers and writers of the loop: an asyncio transport takes twice as long to create and per message.
     """
@@ -37,14 +40,15 @@ class AgentLink:
         self._listeners: list[Callable[[FromAgent], None]] = []
         self._out: list[ToAgent] = []
         self._reader: Reader[FromAgent] = Reader()
-        # Encoded operations that the socket has not taken yet. There is no flow control: agents read without delay.
+        # Encoded operations that were not written to the socket yet. There is no flow control: agents read without
+        # delay.
         self._unsent = bytearray()
         self._waits = False
         self._sock: socket.socket | None = None
         self.closed = False
 
     def start(self, sock: socket.socket) -> None:
-        """`sock` is the broker's end of the socket to an agent."""
+        """Connect to an agent. `sock` is the broker's end of its socket."""
         sock.setblocking(False)
         self._sock = sock
         self.resume()
@@ -63,7 +67,10 @@ class AgentLink:
         self._out.append(op)
 
     def pause(self) -> None:
-        """Stop reading from the agent until `resume()`: it blocks, and so do the tasks whose output it reads."""
+        """Stop reading from the agent until `resume()`.
+
+        The agent then blocks, and so do the tasks whose output it reads.
+        """
         if self._sock is not None:
             self.broker.loop.remove_reader(self._sock.fileno())
 
@@ -80,7 +87,7 @@ class AgentLink:
                 data = frame(out)
             except (OverflowError, TypeError, ValueError) as exc:
                 # Only the operation that cannot be encoded is dropped.
-                self.broker.log(logging.ERROR, "broker", f"operation of the exec agent: {exc}")
+                self.broker.log(logging.ERROR, "broker", f"cannot encode an operation for the exec agent: {exc}")
                 data = frame([op for op in out if _sendable(op)])
             self._unsent += data
             if not self._waits:
@@ -95,7 +102,7 @@ class AgentLink:
         except BlockingIOError:
             pass
         except OSError:
-            # The end of the agent is noticed by the reader.
+            # The reader notices the end of the agent.
             self._unsent.clear()
         if self._unsent and not self._waits:
             loop.add_writer(sock.fileno(), self._write)
@@ -147,19 +154,22 @@ class AgentLink:
             sock.close()
 
     def keep_going(self) -> None:
-        """A child of the broker has ended or was stopped; if the agent or its reaper was stopped, continue it."""
+        """Continue the agent or its reaper if it was stopped.
+
+        Called when a child of the broker has ended or was stopped.
+        """
         with contextlib.suppress(ChildProcessError):
             if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 reaper.continue_stopped(self.pid)
 
     def close(self) -> None:
-        """Flush and close; the agent ends when its socket does."""
+        """Send pending operations and close the socket. The agent ends when its socket is closed."""
         self.flush()
         self.closed = True
         self._leave()
 
     def wait(self, seconds: float) -> None:
-        """After `close`: wait `seconds` at most until the agent and all its processes have ended."""
+        """Wait `seconds` at most until the agent and all its processes have ended, after `close`."""
         if not self.pid:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The empty response of a handler, and the exception by which it refuses a request."""
+"""The empty response of a handler, and the exception with which it refuses a request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Broker attributes: the names Flux has, which of them a user may give with -S, and the attr.* service's answers.
+"""Broker attributes: Flux's names, the names that -S accepts, and the responses of the attr.* service.
 
-Attributes are strings. Rank-0-only ones keep their value on every rank that asks for them, because `attr.get` is
-answered locally; what must agree everywhere (size, hostlist, instance-level ...) is set on every broker at boot.
+Attributes are strings. `attr.get` is answered locally on each rank. Attributes that must agree on all ranks (size,
+hostlist, instance-level ...) are therefore set on every broker at boot.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from headrace.engine.broker.answers import RpcError
 from headrace.formats.spec import duration
 
-# Response flag of attr.get: the value will not change, clients may cache it.
+# Response flag of attr.get: the value will not change, so clients may cache it.
 FLAG_IMMUTABLE = 1
 
-# An empty default means that the attribute is not set: attr.get answers ENOENT, and lists do not have it.
+# An empty default means that the attribute is not set: attr.get responds ENOENT, and lists omit it.
 _USER_DEFAULTS = {
     "broker.boot-method": "",
     "broker.cleanup-timeout": "none",
@@ -90,7 +90,7 @@ _READ_ONLY = (
     "version",
 )
 
-# Durations of RFC 23; the limits may be "none", too.
+# Durations of RFC 23. The limits may also be "none".
 _DURATIONS = (
     "broker.unload-builtins-timeout",
     "tbon.connect_timeout",
@@ -119,7 +119,7 @@ _RUNTIME = (
     "tbon.torpid_max",
     "tbon.torpid_min",
 )
-# Attributes that `flux lsattr` lists even while they are not set, as Flux does: there, most of them have a default.
+# Attributes that `flux lsattr` lists even while they are not set, because most of them have a default in Flux.
 _OPTIONAL = (
     "broker.rc1_path",
     "broker.rc3_path",
@@ -152,7 +152,7 @@ class AttrTable:
             _check(name, value)
             # Durations are shown with their unit.
             self._values[name] = "0s" if name in _DURATIONS and not duration.parse(value) else value
-        # Called with name and new value (None: removed) on every change.
+        # Called with name and new value on every change; the value None means that the attribute was removed.
         self.watchers: list[Callable[[str, str | None], None]] = []
 
     def _changed(self, name: str) -> None:
@@ -160,14 +160,14 @@ class AttrTable:
             watcher(name, self._values.get(name))
 
     def get(self, name: str, default: str = "") -> str:
-        """The value, `default` when the attribute is not set."""
+        """The value, or `default` if the attribute is not set."""
         return self._values.get(name, default)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def set(self, name: str, value: str | int) -> None:
-        """Set from inside the broker; no rules apply."""
+        """Set an attribute from inside the broker, without any checks."""
         self._values[name] = str(value)
         self._changed(name)
 
@@ -185,8 +185,10 @@ class AttrTable:
         return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
 
     def update(self, name: str, value: str, force: bool = False) -> None:
-        """attr.set: few of Flux's own names may change in a running broker, without `force`. Raises RpcError(ENOENT,
-        EPERM, EINVAL)."""
+        """Handle attr.set. Without `force`, only a few of Flux's own attributes may change at runtime.
+
+        Raises RpcError(ENOENT, EPERM, EINVAL).
+        """
         known = name in _USER_DEFAULTS or name in _READ_ONLY or name in self._values
         if not known and not name.startswith((*_MADE_UP, "test-nr.")):
             raise RpcError(errno.ENOENT, "unknown attribute")
@@ -201,7 +203,7 @@ class AttrTable:
         self.set(name, value)
 
     def remove(self, name: str) -> None:
-        """attr.rm. Raises RpcError(ENOENT, EPERM)."""
+        """Handle attr.rm. Raises RpcError(ENOENT, EPERM)."""
         if name in _USER_DEFAULTS or name in _READ_ONLY:
             raise RpcError(errno.EPERM, "attribute may not be removed")
         if self._values.pop(name, None) is None:

@@ -1,12 +1,11 @@
-"""Imports of asyncio, msgspec, traceback and zmq for brokers and agents, without the modules that they do not use.
+"""Imports of asyncio, msgspec, traceback and zmq without modules that brokers and agents do not use.
 
-There are three ways to leave out a module while a package is imported. `_without` makes the import of an optional
-module fail: ssl for asyncio, typing_extensions for msgspec. `_stand_ins` puts an empty module in the place of one whose
-classes msgspec names and no message uses. `_deferred` puts a module there that imports the real one with its first use.
-
-A broker's imports take 61 ms of CPU time instead of 78. In addition, the fork hooks of threading and logging are held
-back: a process that forks while it has one thread finds their locks free. `complete` imports everything left out,
-before a user's own module is loaded.
+There are three ways to skip a module while a package is imported. `_without` makes the import of an optional module
+fail: ssl for asyncio, typing_extensions for msgspec. `_stand_ins` puts an empty module in the place of one whose
+classes msgspec names but no message uses. `_deferred` puts a module there that imports the real one at its first use. A
+broker's imports take 61 ms of CPU time instead of 78. In addition, the fork hooks of threading and logging are not
+registered: in a process with one thread, their locks are free at a fork. `complete` imports everything that was
+skipped, before a user's own module is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _forget_signals() -> None:
     signals.forget()
 
 
-# The fork hooks held back by load_asyncio, which `complete` registers: those of packages, and one of the broker's.
+# Fork hooks that `complete` registers: those of packages that load_asyncio held back, and one of the broker's.
 _hooks: list[dict[str, Callable[[], object]]] = [{"after_in_child": _forget_signals}]
 
 
@@ -56,7 +55,10 @@ _UNUSED_BY_MSGSPEC = {
 
 @contextlib.contextmanager
 def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
-    """Replace modules by ones with empty classes inside the block; a later import gets the real modules."""
+    """Replace modules with modules of empty classes inside the block.
+
+    A later import gets the real modules.
+    """
     made = {name: types.ModuleType(name) for name in wanted if name not in sys.modules}
     for name, module in made.items():
         for each in wanted[name]:
@@ -73,8 +75,9 @@ def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
 
 
 class _Deferred(types.ModuleType):
-    """A module in place of another, with its attributes `known`; any other attribute imports the real module and is
-    read from there.
+    """A stand-in module with the attributes `known`.
+
+    A read of any other attribute imports the real module, and returns that module's attribute.
     """
 
     def __init__(self, name: str, known: dict[str, object]) -> None:
@@ -90,8 +93,9 @@ class _Deferred(types.ModuleType):
 
 @contextlib.contextmanager
 def _deferred(*names: str, **known: dict[str, object]) -> Iterator[None]:
-    """Inside the block, imports of these modules get a _Deferred; a later import gets the real module. `known` has, by
-    module, the attributes that are read during the import.
+    """Import these modules as _Deferred inside the block. A later import gets the real module.
+
+    `known` has, by module, the attributes that are read during the import.
     """
     made = {name: _Deferred(name, known.get(name, {})) for name in (*names, *known) if name not in sys.modules}
     sys.modules.update(made)
@@ -104,7 +108,7 @@ def _deferred(*names: str, **known: dict[str, object]) -> Iterator[None]:
 
 
 def load_small() -> None:
-    """Import msgspec and traceback, which agents need, too."""
+    """Import msgspec and traceback, which agents also need."""
     if "traceback" not in sys.modules:
         with _deferred("linecache", "textwrap"):
             importlib.import_module("traceback")
@@ -114,8 +118,9 @@ def load_small() -> None:
 
 
 def load_asyncio() -> None:
-    """Import asyncio, unless it or package ssl is imported already. After this, the process may fork only while it has
-    one thread, until `complete`.
+    """Import asyncio, unless it or package ssl is imported already.
+
+    After this and until `complete`, the process may fork only while it has one thread.
     """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
@@ -132,7 +137,7 @@ def load_asyncio() -> None:
 
 
 def load_zmq() -> None:
-    """Import zmq without modules of some of its functions: pickled messages, random ports, platform names."""
+    """Import zmq without the modules for pickled messages, random ports and platform names."""
     if "zmq" in sys.modules:
         return
     read: dict[str, dict[str, object]] = {
@@ -144,7 +149,10 @@ def load_zmq() -> None:
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a stopped loop as asyncio.run() does, except for asynchronous generators, which brokers do not have."""
+    """Close a stopped loop as asyncio.run() does.
+
+    Asynchronous generators are not closed, since brokers have none.
+    """
     import asyncio
     import threading
 
@@ -162,7 +170,7 @@ def end(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def complete() -> None:
-    """Import everything that was left out and register the fork hooks, for modules that may use both."""
+    """Import everything that was skipped and register the fork hooks, for modules that may need them."""
     import ssl
 
     while _hooks:

@@ -1,7 +1,7 @@
-"""The broker, one node's daemon: connects router, tree, local socket, modules and state machine, and runs them.
+"""The broker, one node's daemon: runs the router, tree, local socket, modules and state machine.
 
-Rank 0 leads: it waits for the quorum, runs the initial program, cleans up and tells the others (by event) to shut down;
-they leave leaf first. A follower that loses its parent ends at once with its jobs.
+Rank 0 leads: it waits for the quorum, runs the initial program, cleans up, and then publishes an event at which the
+other brokers shut down, leaves of the tree first. A follower that loses its parent ends at once, and so do its jobs.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ from .program import Program, run_script
 from .quorum import Quorum, log_delay, seconds
 from .router import Router, new_uuid
 
-# Seconds that the agent has to kill the remaining processes of jobs.
+# Seconds to wait for the agent to kill the remaining processes of jobs.
 _AGENT_TIMEOUT = 5.0
-# Seconds that a broker which leaves waits for its children.
+# Seconds that a broker which leaves the instance waits for its children.
 _LEAVE_TIMEOUT = 5.0
 
 
 class Broker(BrokerBase):
-    """A broker of `boot.rank`. `run()` returns the exit code."""
+    """The broker of rank `boot.rank`. `run()` returns the exit code."""
 
     overlay: Overlay
     agent: AgentLink | None
@@ -103,7 +103,7 @@ class Broker(BrokerBase):
         self.exit_code = 0
         self.state = machine.STATES[0]
         self.state_since = time.monotonic()
-        # Called with each state that is entered.
+        # Called with each new state.
         self.on_state: Callable[[str], None] = lambda _state: None
         self.run_waiters = []
         self.shutdown_watchers = []
@@ -117,7 +117,7 @@ class Broker(BrokerBase):
         self._agent_is_lost = False
         self._restarts: AgentRestarts | None = None
         self._leader_runs = False
-        # Set when the broker is told to end before it was ready.
+        # True once the broker must shut down, so that a start in progress is abandoned.
         self._unwanted = False
         self.ended_by = 0
         self.shutdown_requested = False
@@ -130,17 +130,17 @@ class Broker(BrokerBase):
         collect_rarely()
         signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
-        # The broker uses callbacks instead of a task that waits for its end, which would cost each of many brokers.
+        # The loop stops by a callback. A task that waits for the end would cost memory in each of many brokers.
         self.loop = asyncio.SelectorEventLoop()
         try:
             if not self._begin():
                 return 1
             self.loop.run_forever()
-            # A signal from now on would find no handler, and leave files behind.
+            # From here on no handler would receive a signal, and its default action would leave files behind.
             signals.block()
             self.local.stop()
             self.overlay.close()
-            self._let_agent_end()
+            self._close_agent()
             return self.exit_code
         finally:
             bare_imports.end(self.loop)
@@ -153,7 +153,7 @@ class Broker(BrokerBase):
             self._remove_rundir()
 
     def _assemble(self) -> None:
-        """Make the parts of the broker and connect them. Nothing outside this process hears of it."""
+        """Create the parts of the broker and connect them. Opens no connection to another process."""
         self.router = Router(self.rank, self.loop)
         # The kernel provides the pages of this buffer only when they are written.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
@@ -163,7 +163,7 @@ class Broker(BrokerBase):
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self, self.forked)
         set_own(self)
-        # Brokers of one machine share the leader's run directory; those of a launcher have one each.
+        # Brokers on one machine (boot method "test") share the leader's run directory. Other followers have their own.
         shared = self.rank and self.boot.method == "test"
         self._own_rundir = not shared and self.attrs.get("rundir-cleanup") == "1"
         self.overlay = Overlay(self, self.boot)
@@ -184,7 +184,7 @@ class Broker(BrokerBase):
     def _open(self) -> None:
         """Open the connections of the broker. Raises ConfigError, OSError, zmq.ZMQError."""
         if "access" in self.config:
-            # Only here: the tables of all keys are not kept in the memory of each broker.
+            # Imported only here, so that most brokers do not keep the tables of all keys in memory.
             from headrace.formats.config.keys import check
 
             check(self.config, self.config_path)
@@ -192,20 +192,20 @@ class Broker(BrokerBase):
             self.agent = AgentLink(self, self._agent_socket[0])
             self.agent.start(self._agent_socket[1])
             if self._another_agent is not None:
-                self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._go_without_agent)
+                self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._agent_ended)
                 self.agent.lost = self._restarts.lost
         self.local.start()
         self.overlay.start()
 
     def _begin(self) -> bool:
-        """Enter the first states; False, with a line in the log, if the broker cannot open its connections."""
+        """Enter the first states. Logs an error and returns False if the broker cannot open its connections."""
         self._assemble()
         signals.listen(self.loop, functools.partial(signal_actions.received, self))
         try:
             self._open()
         except Exception as exc:
-            # The agent must be told to end here, since the broker waits for its end.
-            self._let_agent_end()
+            # Close the agent's socket here, since the broker waits for the agent to end.
+            self._close_agent()
             if isinstance(exc, ConfigError):
                 self.log(logging.CRITICAL, "connector-local", str(exc))
             elif isinstance(getattr(exc, "errno", None), int):
@@ -222,7 +222,7 @@ class Broker(BrokerBase):
             expect_parent(self)
         return True
 
-    def _let_agent_end(self) -> None:
+    def _close_agent(self) -> None:
         if self.agent is not None:
             self.agent.lost = lambda: None
             self.agent.close()
@@ -245,7 +245,7 @@ class Broker(BrokerBase):
             action()
 
     def _stream_shutdown_log(self, line: str) -> None:
-        """Send a line of the log to clients of a shutdown that requested lines of this severity."""
+        """Send a log line to the clients that follow a shutdown and asked for lines of this severity."""
         level, _, host, appname, text = parse_line(line)
         if host != str(self.rank):
             return
@@ -255,7 +255,7 @@ class Broker(BrokerBase):
 
     def _enter_config_sync(self) -> None:
         if self.leaders_config is None:
-            # The leader's configuration was not changed since the start, so this broker's own is the current one.
+            # The leader's configuration has not changed since it started, so this broker's own is current.
             self.advance("sync-success" if self.rank else "sync-none")
         else:
             self.spawn(self._sync_config(self.leaders_config))
@@ -281,18 +281,17 @@ class Broker(BrokerBase):
             self.exit_code = 1
             self.advance("rc1-fail")
             return
-        # Without a collection first: loading leaves little garbage, and finding it would take longer than loading
-        # modules.
+        # No collection first: loading leaves little garbage, and searching for it would take longer than the loading.
         gc.freeze()
         status = await run_script(self, "rc1")
         if status and not self._unwanted:
             self.exit_code = int(self.attrs.get("broker.exit-norestart", "0")) or status
-        self.advance("rc1-fail" if status else self._went_well("rc1"))
+        self.advance("rc1-fail" if status else self._success_event("rc1"))
 
     def _keeps_startlog(self) -> bool:
         return self.rank == 0 and "kvs" in self.modules.loaded
 
-    def _went_well(self, script: str) -> str:
+    def _success_event(self, script: str) -> str:
         return f"{script}-none" if self.attrs.get(f"broker.{script}_path", "default") == "" else f"{script}-success"
 
     def _enter_quorum(self) -> None:
@@ -302,7 +301,7 @@ class Broker(BrokerBase):
         if self._unwanted:
             self.advance("shutdown")
         elif self._leader_runs:
-            # This broker joined late: the event was published before.
+            # This broker joined late and missed the event.
             self.advance("quorum-full")
 
     def _enter_run(self) -> None:
@@ -330,8 +329,10 @@ class Broker(BrokerBase):
             self.advance("rc2-fail")
 
     def _announce_to_parent(self) -> None:
-        """Store this instance's URI in the enclosing instance's record of this job, for `flux uri` and `flux jobs`, and
-        tell it which nodes the instance can lose.
+        """Store this instance's URI in the parent instance's record of this job.
+
+        `flux uri` and `flux jobs` use it. Also send the parent instance the ranks that are critical; this instance can
+        lose any other node.
         """
         # Few brokers have a parent instance.
         from headrace.wire.client.handle import Handle
@@ -344,11 +345,11 @@ class Broker(BrokerBase):
                 critical = self.attrs.get("broker.critical-ranks")
                 handle.rpc("job-exec.critical-ranks", {"id": id, "ranks": critical}).get()
         except OSError as exc:
-            text = f"cannot tell the parent instance of us: {text_of(exc)}"
+            text = f"cannot report this instance to its parent instance: {text_of(exc)}"
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:
-        # An instance that a signal or its time limit ended says so, whatever its program made of that.
+        # The exit code names the signal or time limit that ended the instance, whatever status its program returned.
         self.exit_code = 128 + self.ended_by if self.ended_by else status
         level = logging.ERROR if status else logging.INFO
         self.log(level, "broker", text)
@@ -375,7 +376,7 @@ class Broker(BrokerBase):
 
     def _enter_cleanup(self) -> None:
         if self.rank:
-            # The leader did it.
+            # The leader cleans up for the whole instance.
             self.advance("cleanup-none")
         else:
             self.spawn(self._cleanup())
@@ -383,10 +384,10 @@ class Broker(BrokerBase):
     async def _cleanup(self) -> None:
         limit = seconds(self, "broker.cleanup-timeout")
         status = await self.pushed.run(limit)
-        # If the cleanup fails or times out after a signal, that decides the exit code, as in Flux.
+        # A failed or timed-out cleanup after a signal determines the exit code, as in Flux.
         if status and (self.ended_by or not self.exit_code):
             self.exit_code = status
-        # Without an agent, the ends of jobs are not seen, so they cannot be waited for.
+        # Without an agent nothing reports the end of a job, so do not wait for the jobs.
         steps = await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
         if status:
             self.advance("cleanup-fail")
@@ -422,7 +423,7 @@ class Broker(BrokerBase):
         self.spawn(self._finalize())
 
     async def _finalize(self) -> None:
-        event = self._went_well("rc3")
+        event = self._success_event("rc3")
         try:
             if self._keeps_startlog():
                 await startlog.post_finish(self)
@@ -451,16 +452,16 @@ class Broker(BrokerBase):
 
     def _enter_exit(self) -> None:
         self.log.flush()
-        # One more turn lets the messages of the last handlers reach their sockets.
+        # Stop after one more turn, so that the messages of the last handlers reach their sockets.
         self.loop.call_soon(self.router.at_turn_end, self.loop.stop)
 
-    # -- things that happen to us
+    # -- events from outside
 
     def _answer_hello(self) -> dict[str, Any]:
         """This broker's data for the response to a child's hello."""
         state = self.state
         if not self.past("quorum"):
-            # The child has missed the leader's event, which this broker acts on later.
+            # The child has missed the leader's event. This broker has it and acts on it later.
             state = "shutdown" if self._unwanted else "run" if self._leader_runs else state
         answer = {"hosts": self.boot.hosts, "state": state, "signal": self.ended_by}
         return answer if self.leaders_config is None else {**answer, "config": self.leaders_config}
@@ -485,7 +486,7 @@ class Broker(BrokerBase):
             self.advance("parent-ready")
 
     def _leader_entered(self, new: str, ended_by: int) -> None:
-        """Rank 0 entered state `new`; `ended_by` is the signal that had it shut down, 0 for none."""
+        """Handle rank 0's change to state `new`. `ended_by` is the signal that made it shut down, or 0."""
         if new == "run":
             self._leader_runs = True
             self.advance("quorum-full")
@@ -495,14 +496,17 @@ class Broker(BrokerBase):
             self.advance("shutdown")
 
     def _leader_ended(self, ended_by: int) -> None:
-        """A follower whose leader was ended by a signal may be started again for the next leader: its exit code says
-        so where `broker.exit-restart` (flux-broker-attributes(7)) gives one."""
+        """Set the exit code of a follower whose leader was ended by a signal.
+
+        It is `broker.exit-restart` (flux-broker-attributes(7)) if that is set, so that a service manager can restart
+        the follower for the next leader.
+        """
         self.ended_by = ended_by
         if ended_by:
             self.exit_code = self.exit_code or int(self.attrs.get("broker.exit-restart", "0"))
 
     def _give_up_rc1(self) -> None:
-        """Abandon a start: do not wait for a user's script, only for the broker's own modules."""
+        """Abandon a start: stop the user's rc1 script, and wait only for the broker's own modules."""
         self._unwanted = True
         if self.state == "init" and self.program is not None:
             self.program.stop()
@@ -514,8 +518,8 @@ class Broker(BrokerBase):
         self.exit_code = 1
         self.advance("parent-lost")
 
-    def _go_without_agent(self, why: str) -> None:
-        """The exec agent has ended for good."""
+    def _agent_ended(self, why: str) -> None:
+        """Handle the final loss of the exec agent."""
         self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", why)
         self.leave_lost("exec agent ended")

@@ -1,9 +1,9 @@
-"""What guests may hold of a broker at a time: connections, bytes, open streams, subscriptions, and bytes of its log.
+"""Limits for guests at one broker: connections, bytes, streams, subscriptions, and bytes of the log.
 
-Every broker counts by userid, so what a guest asks over the tree is charged where it comes in and by each broker on the
-way (RFC 12 has the credential in each message). The owner of the instance is not counted. An `Account` is what the
-guests behind one link hold: one connection of the local socket, or one child in the tree. It gives back what it was
-charged for with the last response, the end of a stream, a disconnect request, or all at once when the link ends.
+Every broker counts by userid, so a guest's request over the tree is charged at the broker where it comes in and at each
+broker on the way (RFC 12 puts the credential in each message). The owner of the instance is not counted. An `Account`
+holds the charges of the guests behind one link: one connection of the local socket, or one child in the tree. A charge
+is credited with the last response, the end of a stream or a disconnect request. All are credited when the link ends.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from headrace.engine.broker.answers import RpcError
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# Bytes of memory for a request or a subscription beside its payload, and for an element of a decoded JSON payload.
+# Bytes of memory for a request or a subscription besides its payload, and for an element of a decoded JSON payload.
 ENTRY = 2 << 10
 _ELEMENT = 64
-# The part of the limit in bytes that one message may have for which no response is wanted: it is not counted.
+# A message that requests no response is not counted. It may have at most this fraction (1/16) of the limit in bytes.
 _UNCOUNTED = 16
-# Bytes that are given back at once of which `on_freed` is told.
+# `on_freed` is called when at least this many bytes are credited at once.
 _MUCH = 1 << 20
-# Seconds between two lines of the log about the same user and limit.
+# Seconds between two log lines about the same user and limit.
 _QUIET = 60.0
 _WHAT = {
     "connections": "connections",
@@ -36,7 +36,7 @@ _WHAT = {
     "all-bytes": "bytes that were not yet delivered or answered",
 }
 _ERRNO = {"subscriptions": errno.ENOSPC, "log-bytes": errno.ENOSPC}
-# The limits of each user, and `all-bytes` of all guests together; the table [access.limits] may change them.
+# The limits of each user, and `all-bytes` for all guests together. The table [access.limits] may change them.
 DEFAULTS = {
     "connections": 64,
     "bytes": 40 << 20,
@@ -49,12 +49,12 @@ _EACH = tuple(name for name in DEFAULTS if name != "all-bytes")
 
 
 def is_guest(msg: Message) -> bool:
-    """Whether a message has the credential of another user than the instance's owner."""
+    """True if a message has the credential of a user other than the instance's owner."""
     return not msg.rolemask & m.ROLE_OWNER
 
 
 def cost(msg: Message) -> int:
-    """Bytes of memory that a message takes at most, with its payload decoded; known before it is decoded."""
+    """The most memory in bytes that a message and its decoded payload need, known before decoding."""
     payload = msg.payload
     if payload is None:
         return ENTRY
@@ -63,7 +63,7 @@ def cost(msg: Message) -> int:
 
 
 class Budget:
-    """The limits, and the counters of each user that holds anything. `log(level, text)` tells of refusals."""
+    """The limits, and the counters of each user with charges. Refusals are logged with `log(level, text)`."""
 
     def __init__(self, log: Callable[[int, str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = dict(DEFAULTS)
@@ -72,22 +72,22 @@ class Budget:
         self._log = log
         self._clock = clock
         self._used: dict[int, dict[str, int]] = {}
-        # The sum of the "bytes" of all users.
+        # The sum of `bytes` over all users.
         self.all_bytes = 0
-        # Bytes that a user has appended to the log, less those that the time since then has given back, and that time.
+        # A leaky bucket for each user: bytes appended to the log that have not expired yet, and when that was computed.
         self._logged: dict[int, tuple[float, float]] = {}
         self._refused: dict[int, int] = {}
         self._quiet_until: dict[tuple[int, str], float] = {}
 
     def configure(self, config: dict[str, Any]) -> None:
-        """Take the limits of the table [access.limits] of a configuration that was checked."""
+        """Set the limits from the table [access.limits] of a validated configuration."""
         self.limits = {**DEFAULTS, **config.get("access", {}).get("limits", {})}
 
     def used(self, userid: int, name: str) -> int:
         return self._used.get(userid, {}).get(name, 0)
 
     def charge(self, userid: int, name: str, amount: int = 1) -> None:
-        """Count `amount` more of limit `name`. Raises RpcError(EAGAIN, ENOSPC, E2BIG) where that is too much."""
+        """Count `amount` more against limit `name`. Raises RpcError(EAGAIN, ENOSPC, E2BIG) if that exceeds it."""
         if amount > 0 and self.used(userid, name) + amount > self.limits[name]:
             raise self._refuse(userid, name, amount)
         if name == "bytes" and amount > 0 and self.all_bytes + amount > self.limits["all-bytes"]:
@@ -95,7 +95,7 @@ class Budget:
         self.add(userid, name, amount)
 
     def add(self, userid: int, name: str, amount: int) -> None:
-        """Count what is there already, below or above the limit; a negative amount is given back."""
+        """Count `amount` without a check of the limit. A negative amount is credited."""
         used = self._used.setdefault(userid, {})
         used[name] = used.get(name, 0) + amount
         if not used[name]:
@@ -108,11 +108,11 @@ class Budget:
                 self.on_freed()
 
     def credit(self, userid: int, name: str, amount: int = 1) -> None:
-        """Give back what was charged."""
+        """Undo a charge."""
         self.add(userid, name, -amount)
 
     def charge_log(self, userid: int, size: int) -> None:
-        """Count `size` bytes for the log; a minute gives them back. Raises RpcError(ENOSPC, E2BIG)."""
+        """Count `size` bytes for the log. They expire within a minute. Raises RpcError(ENOSPC, E2BIG)."""
         limit, now = self.limits["log-bytes"], self._clock()
         logged, since = self._logged.get(userid, (0.0, now))
         logged = max(0.0, logged - (now - since) * limit / 60)
@@ -122,7 +122,7 @@ class Budget:
         self._logged[userid] = (logged + size, now)
 
     def check_uncounted(self, msg: Message) -> None:
-        """Raise RpcError(E2BIG) for a message without a response that is too large not to be counted."""
+        """Raise RpcError(E2BIG) if a message without a response is too large to remain uncounted."""
         if cost(msg) > self.limits["bytes"] // _UNCOUNTED:
             raise self._refuse(msg.userid, "bytes", self.limits["bytes"] + 1)
 
@@ -138,8 +138,7 @@ class Budget:
         return RpcError(errno.E2BIG if amount > limit else _ERRNO.get(name, errno.EAGAIN), text)
 
     def stats(self) -> dict[str, Any]:
-        """The limits, what all guests hold of `all-bytes`, and for each user what it holds of the others and how often
-        it was refused more."""
+        """The limits, the use of `all-bytes`, and each user's use of the other limits and refusals."""
         now = self._clock()
         fresh = {
             user: size - (now - since) * self.limits["log-bytes"] / 60 for user, (size, since) in self._logged.items()
@@ -155,7 +154,7 @@ class Budget:
 
 
 class _Request(NamedTuple):
-    """An open request: its user, its service with the rank that was asked, and what was charged for it."""
+    """An open request: its user, its service and rank, and the charges for it."""
 
     userid: int
     service: tuple[str, int]
@@ -168,19 +167,22 @@ def _service_of(msg: Message) -> tuple[str, int]:
 
 
 class Account:
-    """What the guests behind one link hold."""
+    """The charges of the guests behind one link."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # By sender and matchtag, which is unique for one sender only.
-        # By sender and matchtag; several have the matchtag 0 (FLUX_MATCHTAG_NONE) of requests that are not calls.
+        # By sender and matchtag: matchtags are unique per sender only. Several requests of one sender may have matchtag
+        # 0 (FLUX_MATCHTAG_NONE), which is not used to match responses.
         self._requests: dict[tuple[str, int], list[_Request]] = {}
         self._subscriptions: dict[str, int] = {}
-        # The bytes that are charged to this link, by userid and purpose.
+        # The bytes charged to this link, by userid and purpose.
         self._charged: dict[tuple[int, str], int] = {}
 
     def open(self, msg: Message) -> None:
-        """Charge for a guest's request. Raises RpcError where that is too much, and EPROTO for a matchtag in use."""
+        """Charge for a guest's request.
+
+        Raises RpcError if that exceeds a limit, and RpcError(EPROTO) for a matchtag in use.
+        """
         if msg.flags & m.FLAG_NORESPONSE:
             if msg.topic.endswith(".disconnect"):
                 self._end_streams(msg.sender, _service_of(msg))
@@ -199,22 +201,22 @@ class Account:
         self._requests.setdefault(key, []).append(_Request(msg.userid, _service_of(msg), size, streams))
 
     def answered(self, msg: Message) -> None:
-        """Give back what a response or the end of a stream frees."""
+        """Credit the charge of a request with its response, or with the end of its stream."""
         if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
             key = (msg.sender, msg.matchtag)
-            # Of requests without a matchtag, the oldest is taken as answered.
+            # Several requests may have matchtag 0: the oldest is assumed to be answered.
             for request in self._requests.get(key, ())[:1]:
-                self._end(key, request)
+                self._credit_request(key, request)
 
     def _end_streams(self, sender: str, service: tuple[str, int]) -> None:
-        for key, request in self._open():
+        for key, request in self._open_requests():
             if key[0] == sender and request.service == service:
-                self._end(key, request)
+                self._credit_request(key, request)
 
-    def _open(self) -> list[tuple[tuple[str, int], _Request]]:
+    def _open_requests(self) -> list[tuple[tuple[str, int], _Request]]:
         return [(key, request) for key, requests in self._requests.items() for request in requests]
 
-    def _end(self, key: tuple[str, int], request: _Request) -> None:
+    def _credit_request(self, key: tuple[str, int], request: _Request) -> None:
         self._requests[key].remove(request)
         if not self._requests[key]:
             del self._requests[key]
@@ -241,8 +243,10 @@ class Account:
             self.budget.credit(userid, "bytes", ENTRY + len(prefix))
 
     def charge(self, userid: int, what: str, size: int, checked: bool = True) -> None:
-        """Be charged for `size` bytes from now on for `what`, instead of what it was before. Raises RpcError if that is
-        too much, unless the bytes are there already (`checked` is false)."""
+        """Charge `size` bytes for the purpose `what`, in place of the earlier charge for it.
+
+        Raises RpcError if that exceeds the limit, unless `checked` is false because the bytes are in memory already.
+        """
         more = size - self._charged.get((userid, what), 0)
         if checked:
             self.budget.charge(userid, "bytes", more)
@@ -251,9 +255,9 @@ class Account:
         self._charged[userid, what] = size
 
     def close(self) -> None:
-        """Give all back at the end of the link."""
-        for key, request in self._open():
-            self._end(key, request)
+        """Credit all charges at the end of the link."""
+        for key, request in self._open_requests():
+            self._credit_request(key, request)
         for prefix in list(self._subscriptions):
             self.unsubscribe(prefix)
         for (userid, _what), size in self._charged.items():
@@ -261,4 +265,4 @@ class Account:
         self._charged.clear()
 
     def __len__(self) -> int:
-        return len(self._open())
+        return len(self._open_requests())

@@ -1,11 +1,11 @@
-"""What one node has to offer: cores, GPUs and memory, within the limits that hold for this process.
+"""Resources of one node: the cores, GPUs and memory that this process may use.
 
-A batch system that counts the machine instead of its own share oversubscribes every container it runs in. So the
-count starts from the affinity mask and shrinks by every cpuset, CPU quota and memory limit between our control
-group and the root, for cgroup v1 and v2 alike. Cores are physical cores as hwloc and Flux count them: two hardware
-threads are one core, and the cores are numbered 0..n-1 among those that are allowed.
+A batch system that counts the machine instead of its own share oversubscribes every container it runs in. So the count
+starts from the affinity mask and is reduced by every cpuset, CPU quota and memory limit between our control group and
+the root, for cgroup v1 and v2 alike. Cores are physical cores as hwloc and Flux count them: two hardware threads are
+one core, and the allowed cores are numbered 0..n-1.
 
-Everything is read below a root path, so that tests can build a machine out of files.
+All files are read below a root path, so that tests can build a machine out of files.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from headrace.formats.spec.idset import Idset
 
 _NVIDIA_DEVICE = re.compile(r"nvidia(\d+)$")
 _V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned 63-bit number
-_MOST_CPUS = 8192  # the largest number that Linux can be built for; what is not there is ignored
+_MOST_CPUS = 8192  # the highest CPU count of a Linux build; the kernel ignores absent CPUs
 _INTEL_VENDOR = "0x8086"
 _DATA_CENTRE_GPU_CLASS = "0x0380"  # PCI class of display controllers without a display output
 
 
-# The pid of the process that discovered, and the result.
+# The pid of the process that ran `discover_before_fork`, and the result.
 _inherited: tuple[int, NodeResources] | None = None
 
 
 class NodeResources(NamedTuple):
-    """Resources of one node: core ids and GPU ids (each 0..n-1), memory in bytes, CPU numbers of each core."""
+    """Resources of one node.
+
+    Core ids and GPU ids (each 0..n-1), memory in bytes, and the CPU numbers of each core.
+    """
 
     cores: Idset
     gpus: Idset
@@ -38,8 +41,9 @@ class NodeResources(NamedTuple):
 
 
 def discover(root: str | os.PathLike[str] = "/", affinity: Iterable[int] | None = None) -> NodeResources:
-    """Count the resources that this process may use. `affinity` is the set of allowed CPU numbers; None asks the
-    kernel.
+    """Count the resources that this process may use.
+
+    `affinity` is the set of allowed CPU numbers; None reads it from the kernel.
     """
     base = os.fspath(root)
     cpus = set(os.sched_getaffinity(0) if affinity is None else affinity)
@@ -62,15 +66,16 @@ def discover(root: str | os.PathLike[str] = "/", affinity: Iterable[int] | None 
 
 
 def discover_before_fork() -> None:
-    """Discover for processes that will be forked from this one; see `discover_after_fork`."""
+    """Discover resources for processes that will be forked from this one; see `discover_after_fork`."""
     global _inherited
     _inherited = (os.getpid(), discover())
 
 
 def discover_after_fork() -> NodeResources:
-    """What the process that we were forked from has discovered, the first time; what there is now from then on.
+    """Return the resources that the parent process discovered before the fork, or discover them.
 
-    Brokers of one machine need not each read it all a moment later: that takes each time, and 400 kB of memory.
+    Only the first call returns the parent's result; later calls discover again. This spares each broker of one machine
+    the time and 400 kB of memory for a discovery at its start.
     """
     global _inherited
     inherited, _inherited = _inherited, None
@@ -80,8 +85,9 @@ def discover_after_fork() -> NodeResources:
 
 
 def bindable_cpus() -> set[int]:
-    """The CPUs that this process could be bound to: of a request for all CPUs, the kernel drops those outside the
-    cpuset.
+    """The CPUs that this process can be bound to.
+
+    Requests all CPUs: the kernel drops those outside the cpuset.
     """
     bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(_MOST_CPUS))
@@ -92,7 +98,7 @@ def bindable_cpus() -> set[int]:
 
 
 def physical_cores(root: str, cpus: set[int]) -> list[tuple[int, ...]]:
-    """The cores that the CPUs belong to, as tuples of CPU numbers, in the order hwloc numbers them."""
+    """The cores that `cpus` belong to, as tuples of CPU numbers, in hwloc's order."""
     cores: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(cpus):
         topology = f"{root}/sys/devices/system/cpu/cpu{cpu}/topology"
@@ -109,7 +115,7 @@ def physical_cores(root: str, cpus: set[int]) -> list[tuple[int, ...]]:
 
 
 def _cgroup_folders(root: str) -> dict[str, list[str]]:
-    """The folders with limits on this process, by controller, innermost first."""
+    """The cgroup folders with limits on this process, by controller, innermost first."""
     mount = f"{root}/sys/fs/cgroup"
     folders: dict[str, list[str]] = {"cpu": [], "cpuset": [], "memory": []}
     for line in (_read(f"{root}/proc/self/cgroup") or "").splitlines():
@@ -128,7 +134,10 @@ def _cgroup_folders(root: str) -> dict[str, list[str]]:
 
 
 def _chain(top: str, path: str) -> list[str]:
-    """The folders from a group to the mount point. A path outside the namespace ends at the mount point."""
+    """The existing cgroup folders from a group up to the mount point.
+
+    `..` in a path outside the cgroup namespace is ignored.
+    """
     parts = [part for part in path.split("/") if part and part != ".."]
     chain = ["/".join([top, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
     return [folder for folder in chain if os.path.isdir(folder)]
@@ -166,7 +175,10 @@ def _total_memory(root: str) -> int:
 
 
 def _count_gpus(root: str) -> int:
-    """The GPUs that this process could open: device nodes, not PCI devices, so that a container sees its share."""
+    """Count the GPUs that this process could open.
+
+    Counts device nodes, not PCI devices, so that a container sees only its share.
+    """
     nvidia = sum(1 for name in _names(f"{root}/dev") if _NVIDIA_DEVICE.match(name))
     return nvidia + _count_amd(root) + _count_intel(root)
 
@@ -201,7 +213,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _parse_cpus(text: str) -> set[int]:
-    """The kernel's CPU list, `0-3,8`; pieces that are not numbers are skipped."""
+    """Parse the kernel's CPU list, `0-3,8`; pieces that are not numbers are skipped."""
     cpus: set[int] = set()
     for piece in text.split(","):
         low, _, high = piece.strip().partition("-")

@@ -1,4 +1,4 @@
-"""Events (RFC 3): rank 0 numbers them, every broker hands them to its subscribers and to its children in the tree."""
+"""Events (RFC 3): rank 0 numbers them, and every broker passes them to its subscribers and children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.formats.spec.message import Message
 
 
 class Events:
-    """Event state of one broker; `up` and `down` are set by the overlay."""
+    """Event state of one broker. The overlay sets `up` and `down`."""
 
     def __init__(self, rank: int, router: Router, owner: int) -> None:
         self.rank = rank
@@ -25,7 +25,7 @@ class Events:
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.down: Callable[[Message], None] = lambda _msg: None
         self._subscribers: dict[Peer, dict[str, int]] = {}
-        # The broker's own handlers of events, by topic.
+        # The broker's own event handlers, by topic.
         self._own: dict[str, Callable[[Message], None]] = {}
 
     def subscribe(self, peer: Peer, prefix: str) -> None:
@@ -46,14 +46,18 @@ class Events:
         self._subscribers.pop(peer, None)
 
     def take_at_once(self, topic: str, take: Callable[[Message], None]) -> None:
-        """Call `take` with each event `topic` when it is passed on to the children, before any other message is read.
+        """Call `take` with each event `topic` as it is passed to the children, before other messages are read.
 
-        A child that says hello later gets none of these events, so what they have changed must be in the answer.
+        A child that says hello later gets none of these events, so the response to its hello must include their
+        effects.
         """
         self._own[topic] = take
 
     def publish(self, msg: Message) -> int:
-        """Number and distribute an event on rank 0, send it there from elsewhere; returns the number (0 elsewhere)."""
+        """Number and distribute an event on rank 0, or send it to rank 0.
+
+        Returns the number, or 0 on other ranks.
+        """
         if msg.userid == m.USERID_UNKNOWN:
             msg.userid = self.owner
             msg.rolemask = m.ROLE_OWNER
@@ -81,8 +85,9 @@ class Events:
             take(msg)
 
     def handle_publish(self, msg: Message) -> dict[str, int] | Empty | None:
-        """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it; the response has the number
-        that the event gets on rank 0, which is asked from elsewhere.
+        """Handle `event.publish {topic, flags, payload?}`, with the payload in base64, as clients send it.
+
+        Other ranks pass the request on to rank 0. The response has the number of the event.
         """
         if self.rank:
             if not self.router.up(msg):
@@ -104,12 +109,15 @@ class Events:
         return {"seq": self.publish(event)}
 
     def handle_subscribe(self, msg: Message) -> Empty | None:
-        """event.subscribe and event.unsubscribe of a local client or a module; the response has no payload."""
+        """Handle event.subscribe and event.unsubscribe of a local client or a module.
+
+        The response has no payload.
+        """
         peer = self.router.local_peer(msg)
         topic = msg.obj["topic"]
         if peer is None:
             raise RpcError(errno.EPROTO, f"{msg.topic}: only clients and modules of this broker have subscriptions")
-        # Of a client by which guests speak; modules have none.
+        # The account of a client connection with guests. Modules have none.
         account: Account | None = getattr(peer, "account", None)
         if msg.topic.endswith(".subscribe"):
             if account is not None and is_guest(msg):

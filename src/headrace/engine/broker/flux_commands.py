@@ -1,8 +1,8 @@
-"""Commands of Flux that the leader runs when the instance starts and ends, as an rc script could.
+"""Flux commands that the leader runs when the instance starts and ends, as an rc script could.
 
-The attributes `content.restore` and `content.dump` name archives for `flux restore` and `flux dump`. `cron.directory`
-names a folder of crontabs for `flux cron tab`. `auto` stands for files of the statedir:
-the archive is `dump/YYYYMMDD_HHMMSS.tgz` there, and the link `dump/RESTORE` names the last one until it was restored.
+The attributes `content.restore` and `content.dump` name archives for `flux restore` and `flux dump`. Their value `auto`
+means an archive in the statedir, `dump/YYYYMMDD_HHMMSS.tgz`. The link `dump/RESTORE` points to the newest archive until
+that is restored. The attribute `cron.directory` names a folder of crontabs for `flux cron tab`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AFTER = "job-manager"
 
 
 def to_restore(setting: str, statedir: str) -> str:
-    """The archive that the attribute `content.restore` names, "" if there is none."""
+    """The archive to restore according to the attribute `content.restore`, or "" for none."""
     if setting != "auto":
         return setting
     link = f"{statedir}/dump/RESTORE"
@@ -38,14 +38,17 @@ def to_restore(setting: str, statedir: str) -> str:
 
 
 def to_dump(setting: str, statedir: str, now: float) -> str:
-    """The archive that the attribute `content.dump` names, "" if there is none. Seconds since the epoch."""
+    """The archive to write according to the attribute `content.dump`, or "" for none.
+
+    `now` is in seconds since the epoch.
+    """
     if setting != "auto":
         return setting
     return f"{statedir}/dump/{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}.tgz" if statedir else ""
 
 
 async def restore(broker: BrokerBase) -> int:
-    """Restore on rank 0; the command's exit status, 0 where there is nothing to do."""
+    """Restore on rank 0. Returns the command's exit status, or 0 if there is nothing to restore."""
     path = to_restore(broker.attrs.get("content.restore"), broker.attrs.get("statedir"))
     if not path:
         return 0
@@ -55,23 +58,24 @@ async def restore(broker: BrokerBase) -> int:
     print(f"restoring content from {path}", file=sys.stderr, flush=True)
     status = await _flux(broker, "restore", "--instance", "--quiet", f"--size-limit={_SIZE_LIMIT}", path)
     if status:
-        # The instance ends at once. Its dump, without the jobs of the archive, must not replace that archive, which
-        # its owner may be able to mend.
+        # The instance ends at once. Its dump lacks the jobs of the archive, so it must not replace the archive, which
+        # the owner may be able to repair.
         broker.attrs.set("content.dump", "")
     if not status and os.path.basename(path) == "RESTORE" and os.path.islink(path):
-        # From now on the statedir has the state; a later start must not restore the archive again.
+        # The statedir has the restored state from now on, so a later start must not restore the archive again.
         os.unlink(path)
     return status
 
 
 async def dump(broker: BrokerBase) -> int:
-    """Dump on rank 0; the command's exit status, 0 where there is nothing to do."""
+    """Dump on rank 0. Returns the command's exit status, or 0 if there is nothing to dump."""
     path = to_dump(broker.attrs.get("content.dump"), broker.attrs.get("statedir"), time.time())
     if not path:
         return 0
     print(f"dumping content to {path}", file=sys.stderr, flush=True)
     folder, name = os.path.split(os.path.abspath(path))
-    # An incomplete archive must not have an archive's name. The suffix decides the compression.
+    # Write to a temporary name, so that an incomplete archive is not taken for a complete one. The suffix stays the
+    # same, because it selects the compression.
     part = f"{folder}/.part-{os.getpid()}-{name}"
     try:
         if broker.attrs.get("content.dump") == "auto":
@@ -98,7 +102,8 @@ def _point_to(folder: str, name: str) -> None:
 
 
 async def _flux(broker: BrokerBase, *words: str) -> int:
-    # PATH of a broker's programs begins with the folder of its own `flux`. Nobody else may read what jobs have written.
+    # The PATH of a broker's programs begins with the folder of its own `flux`. The umask hides the output of jobs from
+    # other users.
     command = f"umask 077; {shlex.join(['flux', *words])}"
     return await run_command(broker, command, f"content.{words[0]}")
 
@@ -108,7 +113,7 @@ _CRON_DIRECTORY = "cron.directory"
 
 
 async def load_crontabs(broker: BrokerBase) -> None:
-    """Load the crontabs on rank 0. A folder that is not there is an empty one. Raises RpcError for a bad file."""
+    """Load the crontabs on rank 0. A missing folder counts as empty. Raises RpcError for an invalid file."""
     folder = broker.attrs.get(_CRON_DIRECTORY, "")
     if broker.rank or not folder or not os.path.isdir(folder):
         return
@@ -116,7 +121,7 @@ async def load_crontabs(broker: BrokerBase) -> None:
         path = os.path.join(folder, name)
         if not os.path.isfile(path):
             continue
-        # PATH of a broker's programs begins with the folder of its own `flux`.
+        # The PATH of a broker's programs begins with the folder of its own `flux`.
         command = shlex.join(["flux", "cron", "tab", path])
         if await run_command(broker, command, _CRON_DIRECTORY, output=LoggedOutput(broker, _CRON_DIRECTORY)):
             text = f"could not load crontab: {path}"

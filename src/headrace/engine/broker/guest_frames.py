@@ -1,7 +1,7 @@
-"""The frames of a guest: a message for which the guest's budget is too small is refused without being kept.
+"""Frames of guests: a message that exceeds the guest's budget is refused without being kept in memory.
 
-The sizes of a frame come first and its header, with what an answer needs, last. So of a message that is refused the
-beginning and the end are kept while the rest goes by, and the guest is told why, as for any other request.
+A frame begins with its sizes and ends with its header, which has the data for a response. So only the beginning and the
+end of a refused message are kept, and the guest gets an error response as for any other request.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from headrace.engine.broker.answers import RpcError
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# Bytes at the beginning of a refused frame that are kept: the routes and the topic of any request of use.
+# Bytes kept from the beginning of a refused frame: enough for the routes and the topic of any valid request.
 _HEAD = 4 << 10
 
 
 class GuestFrames(m.Deframer):
-    """A `Deframer` that asks `reserve(size)` before it keeps an unfinished frame of `size` bytes.
+    """A `Deframer` that calls `reserve(size)` before it buffers an incomplete frame of `size` bytes.
 
-    Where that raises RpcError the bytes of the frame are dropped, and `refuse(msg, error)` gets the request without its
-    payload.
+    If `reserve` raises RpcError, the frame is dropped, and `refuse(msg, error)` gets the request without its payload.
     """
 
     __slots__ = ("_announced", "_error", "_refuse", "_reserve", "_rest", "_skipped")
@@ -29,16 +28,16 @@ class GuestFrames(m.Deframer):
         super().__init__(limit)
         self._reserve = reserve
         self._refuse = refuse
-        # The size of the unfinished frame at the beginning of the buffer, 0 where none is known.
+        # The size of the incomplete frame at the beginning of the buffer, or 0 if it is not known yet.
         self._announced = 0
-        # Of a refused frame: the bytes that are still to come, the kept ones, and why.
+        # For a refused frame: the number of bytes still to arrive, the bytes that are kept, and the error.
         self._rest = 0
         self._skipped = bytearray()
         self._error: RpcError | None = None
 
     @property
     def held(self) -> int:
-        """Bytes that are kept, or will be for the frame that has begun."""
+        """Bytes that are buffered, or will be when the frame that has begun is complete."""
         return max(len(self._buffer), self._announced)
 
     def feed(self, data: bytes | memoryview) -> None:
@@ -47,7 +46,7 @@ class GuestFrames(m.Deframer):
         super().feed(data)
 
     def _skip(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Drop what belongs to a refused frame; returns what is behind it."""
+        """Drop the bytes of a refused frame; returns the bytes after it."""
         now = min(self._rest, len(data))
         self._rest -= now
         kept = self._skipped
@@ -73,6 +72,6 @@ class GuestFrames(m.Deframer):
             self._announced = size
         except RpcError as exc:
             self._error, self._rest = exc, size
-            # All bytes that are left belong to one unfinished frame.
+            # The rest of the buffer belongs to this incomplete frame.
             self._skip(bytes(self._buffer[8:]))
             self._buffer.clear()

@@ -1,6 +1,6 @@
-"""Data that a module hands over to its next load (`ModuleContext.kept`), or keeps in a statedir.
+"""Data that a module passes to its next load (`ModuleContext.kept`) or stores in a statedir.
 
-Data stays in the broker's memory, or in a file of the run directory for a module with a process of its own.
+Between loads the data is in the broker's memory, or for a module with its own process in a file in the run directory.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """Data that a module passes to its next load. `save` writes it to the file that a process of its own reads."""
+    """Data that a module passes to its next load.
+
+    `save` writes the file that the module reads if it then runs in its own process.
+    """
 
     def save(self, path: str) -> None: ...
 
 
 def data_path(attrs: AttrTable, name: str, apart: bool) -> str:
-    """The path of a module's database; "" for none, if the module can leave its data in memory (not `apart`)."""
+    """The path of a module's database, or "" if the module can keep its data in memory (not `apart`)."""
     statedir = attrs.get("statedir", "")
     if statedir:
         return os.path.join(statedir, f"{name}.sqlite")
-    # A user's run directory may have files of another broker; the pid distinguishes them.
+    # A user's run directory may contain files of another broker. The pid distinguishes them.
     path = os.path.join(attrs.get("rundir", ""), f"{name}-{attrs.get('broker.pid', '')}.sqlite")
     return path if apart or os.path.exists(path) else ""
 
 
 def make_private(path: str | os.PathLike[str]) -> None:
-    """Have a database at `path`, made if it is not there, that nobody else can read: folders may be open to guests.
+    """Create the database at `path` if needed, readable only by its owner.
 
-    SQLite gives the files beside it the same mode, and says what is wrong with a path.
+    Its folder may be open to guests. SQLite gives the files beside it the same mode, and reports errors about the path.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

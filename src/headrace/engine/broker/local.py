@@ -1,9 +1,9 @@
-"""The local socket: connections of clients on this machine (RFC 3 framing, credentials from the kernel).
+"""The local socket: connections of local clients (RFC 3 framing, credentials from the kernel).
 
-The peer's uid is read before its first byte is parsed; a uid without access gets one errno byte and is disconnected.
+The peer's uid is read before its first byte is parsed. A uid without access gets one errno byte and is disconnected.
 Writes are collected during a loop turn and sent in one system call per client. If a client does not read, its streams
-pause, then its requests are not read, and finally it is disconnected, so that no queue grows without bound. What guests
-hold is charged to their budgets (`budget.py`).
+pause, then its requests are not read, and finally it is disconnected, so no queue grows without bound. Memory for
+guests is charged to their budgets (`budget.py`).
 """
 
 from __future__ import annotations
@@ -32,29 +32,30 @@ from .tbon.outstanding import Outstanding, sender_of
 if TYPE_CHECKING:
     from .parts import BrokerBase
 
-# Bytes of a client's unread output: from PAUSE_AT on its streams wait, from STOP_AT on its requests are not read, and
-# beyond DROP_AT it is disconnected; beyond DROP_ANSWERS_AT if it has only single responses to its own requests, which
-# may be large. STOP_AT is much higher than PAUSE_AT: a client that is writing usually does not read, and if its
-# requests were not read then, both would deadlock.
+# Limits for a client's unread output in bytes. From PAUSE_AT on its streams pause, and from STOP_AT on its requests are
+# not read. Beyond DROP_AT it is disconnected, or beyond DROP_ANSWERS_AT if all of the output is single responses to its
+# own requests, which may be large. STOP_AT is much higher than PAUSE_AT because a client that is writing usually does
+# not read: if the broker stopped reading its requests at PAUSE_AT, both sides would deadlock.
 PAUSE_AT = 1 << 20
 STOP_AT = 16 << 20
 DROP_AT = 64 << 20
 DROP_ANSWERS_AT = 1 << 30
-# SHARE: messages of one client that are routed before it is the others' turn. HOLD_AT: bytes of its messages that wait
-# for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
+# SHARE: messages of one client that are routed before the other clients get their turn. HOLD_AT: once more bytes than
+# this wait for their turn, the client is not read. A client with thousands of requests does not delay the others.
 SHARE = 16
 HOLD_AT = 1 << 18
-# The limit for one message of a guest, in bytes: the largest that guests need are values for a KVS namespace of their
-# own. GUEST_PAUSE_AT is PAUSE_AT for a guest, whose output is counted from there until all of it is read.
+# The largest message of a guest in bytes. The largest messages that guests need are values for their own KVS
+# namespaces. GUEST_PAUSE_AT is PAUSE_AT for a guest: beyond it, the unread output is charged until the guest has read
+# all of it.
 GUEST_FRAME = 16 << 20
 GUEST_PAUSE_AT = 64 << 10
-# Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
+# The most services (counted once per broker) that one client may call: each gets a disconnect request when it leaves.
 MOST_SERVICES = 1 << 16
-# Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
+# Connections to accept in one loop turn, and seconds between two log lines about a lack of descriptors.
 _AT_ONCE = 32
 _QUIET = 60.0
 _CRED = struct.Struct("3i")
-# Bits that `flux module debug` sets for `connector-local`, as in flux-core: the next client may not connect, or is a
+# Bits that `flux module debug` sets for `connector-local`, as in flux-core: refuse the next client, or treat it as a
 # guest even if it is the owner.
 _REFUSE_NEXT, _NEXT_IS_GUEST = 1, 4
 _COUNTED = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
@@ -68,29 +69,30 @@ class LocalClient(asyncio.BufferedProtocol):
         self.broker = server.broker
         self.uuid = new_uuid()
         self._route = self.uuid.encode()
-        # Where the first route of a guest's request begins that came with it, from behind `flux proxy`: services know a
-        # sender by it, and would take the guest for another client whose uuid it has written there.
+        # Prefix for the first route of a guest's request that already has routes (from `flux proxy`). Services identify
+        # a sender by its first route, so a guest could otherwise impersonate another client by writing its uuid there.
         self._guest_prefix = self._route + b"/"
         self.userid = m.USERID_UNKNOWN
         self.rolemask = m.ROLE_NONE
         self._transport: asyncio.Transport | None = None
         self._deframer = m.Deframer()
         self._out: list[bytes] = []
-        # Whether the unread output has anything but single responses to this client's own requests.
+        # True if the unread output has anything but single responses to this client's own requests.
         self._streams = False
         self._used: set[tuple[str, int, int]] = set()
-        # Bytes that a guest is charged for these.
+        # Bytes charged to a guest for `_used`.
         self._used_size = 0
-        # Requests that it has not answered; made with the first, since few clients provide a service.
+        # Requests to services of this client that it has not answered. None before the first: few clients provide
+        # services.
         self._unanswered: Outstanding | None = None
-        # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
+        # True while the unread output is above PAUSE_AT (streams pause), and above STOP_AT (requests are not read).
         self._paused = False
         self._stopped = False
-        # Whether it has sent more than its share; the rest is in the deframer.
+        # True while the deframer may hold messages beyond the client's share.
         self._waits = False
         self._drained: list[Callable[[], None]] = []
-        # The account of guests behind this connection: made for a guest, or for the first message with the credential
-        # of one.
+        # The account for guests behind this connection. It is created for a guest, or for the first message with a
+        # guest's credential.
         self.account: Account | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,7 +125,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self._transport = None
 
     def _reserve(self, size: int) -> None:
-        """Charge for a message of `size` bytes that has begun. Raises RpcError."""
+        """Charge for a message of `size` bytes whose first bytes have arrived. Raises RpcError."""
         assert self.account is not None
         self.account.charge(self.userid, "input", size)
 
@@ -134,18 +136,18 @@ class LocalClient(asyncio.BufferedProtocol):
             self.broker.router.refuse(msg, error.errnum, error.text)
 
     def _count_input(self) -> None:
-        """Charge a guest for the messages that it has not finished to send, or that wait for their turn."""
+        """Charge a guest for its incomplete message and for messages that wait for their turn."""
         if self.account is not None and isinstance(self._deframer, GuestFrames):
             self.account.charge(self.userid, "input", self._deframer.held, checked=False)
 
     def _count_output(self) -> None:
-        """Charge a guest for what it has not read."""
+        """Charge a guest for its unread output."""
         if self.account is not None and self.is_guest and self._transport is not None:
             unread = self._transport.get_write_buffer_size() if self._paused else 0
             self.account.charge(self.userid, "output", unread, checked=False)
 
-    def _affordable(self, msg: Message, data: bytes) -> bytes:
-        """`data`, the frame of `msg` for a guest, or that of an error where a response is too large for its budget.
+    def _within_budget(self, msg: Message, data: bytes) -> bytes:
+        """The frame to send to a guest: `data`, or an error if a response is too large for the guest's budget.
 
         A guest that leaves a stream unread until its budget is used up is disconnected.
         """
@@ -164,10 +166,10 @@ class LocalClient(asyncio.BufferedProtocol):
         return not self.rolemask & m.ROLE_OWNER
 
     def _charge(self, msg: Message) -> bool:
-        """Charge for a guest's request or event; where that is too much, it is refused, and the answer is false."""
+        """Charge for a guest's request or event. If it exceeds the budget, refuse it and return False."""
         if self.account is None:
             self.account = Account(self.broker.budget)
-        # From here on its bytes are those of a request.
+        # The bytes of the message are charged as a request from here on.
         self.account.charge(self.userid, "input", 0, checked=False)
         try:
             if msg.type == m.REQUEST:
@@ -184,7 +186,10 @@ class LocalClient(asyncio.BufferedProtocol):
         return True
 
     def _charge_service(self, msg: Message) -> None:
-        """Charge a guest for a service that it has not called before, which hears of its end. Raises RpcError."""
+        """Charge a guest for the first call of a service, which will get a disconnect request.
+
+        Raises RpcError.
+        """
         service = _service_of(msg)
         if self.account is not None and self.is_guest and service not in self._used:
             size = self._used_size + ENTRY + len(service[0])
@@ -192,7 +197,7 @@ class LocalClient(asyncio.BufferedProtocol):
             self._used_size = size
 
     def when_drained(self, then: Callable[[], None]) -> None:
-        """Call `then` when the client has read most of its output, or is gone."""
+        """Call `then` when the client has read most of its output or has disconnected."""
         if self._paused:
             self._drained.append(then)
         else:
@@ -237,7 +242,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._stopped:
             self._waits = True
             return
-        self._waits = self._accept_some(SHARE)
+        self._waits = self._route_messages(SHARE)
         if self._waits:
             self.broker.router.when_free(self._accept_share)
         else:
@@ -247,8 +252,8 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._transport is not None and not (self._stopped or self._waits):
             self._transport.resume_reading()
 
-    def _accept_some(self, most: int) -> bool:
-        """Route up to `most` of its messages (-1: all); returns whether there may be more."""
+    def _route_messages(self, most: int) -> bool:
+        """Route up to `most` messages of this client (-1: all). True if there may be more."""
         try:
             for msg in self._deframer:
                 self._receive(msg)
@@ -266,7 +271,7 @@ class LocalClient(asyncio.BufferedProtocol):
 
     def _receive(self, msg: Message) -> None:
         if self.rolemask & m.ROLE_OWNER:
-            # The owner may speak with a lesser credential, as tests and gateways do.
+            # The owner may send messages with a lesser credential, as tests and gateways do.
             if msg.userid == m.USERID_UNKNOWN:
                 msg.userid = self.userid
             if msg.rolemask == m.ROLE_NONE:
@@ -279,34 +284,34 @@ class LocalClient(asyncio.BufferedProtocol):
             msg.flags |= m.FLAG_ROUTE
             if self.is_guest and msg.routes:
                 msg.routes = [self._guest_prefix + msg.routes[0], *msg.routes[1:]]
-            # Before the route is there, since it is gone again when the response comes to `send`.
+            # Charge before the route is appended: `send` sees a response after this route was removed.
             if is_guest(msg) and not self._charge(msg):
                 return
             msg.routes.append(self._route)
             if not msg.flags & m.FLAG_NORESPONSE:
                 self._used.add(_service_of(msg))
                 if len(self._used) > MOST_SERVICES:
-                    raise MessageError(f"it asked more than {MOST_SERVICES} services")
+                    raise MessageError(f"it called more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
             if self.is_guest:
-                # It provides no service, so nothing was asked of it.
+                # A guest provides no service, so no request was sent to it.
                 return
             if self._unanswered is not None:
                 self._unanswered.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
         elif kind == m.EVENT:
-            # A guest must not speak in a service's name.
+            # A guest must not publish events in a service's name.
             if is_guest(msg) and (self.broker.router.service_of(msg.topic) or not self._charge(msg)):
                 return
             msg.routes.clear()
             self.broker.events.publish(msg)
 
     def send(self, msg: Message) -> None:
-        """Write at the end of this turn of the loop."""
+        """Queue `msg` to be written at the end of this loop turn."""
         if self._transport is None:
             if msg.type == m.REQUEST:
-                # It was queued before the client went away.
+                # The request was queued before the client disconnected.
                 self._refuse(msg)
             return
         if msg.type == m.REQUEST:
@@ -319,7 +324,7 @@ class LocalClient(asyncio.BufferedProtocol):
             msg.routes = [msg.routes[0][len(self._guest_prefix) :], *msg.routes[1:]]
         data = m.frame(msg)
         if self.account is not None and self.is_guest:
-            data = self._affordable(msg, data)
+            data = self._within_budget(msg, data)
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1
@@ -328,12 +333,12 @@ class LocalClient(asyncio.BufferedProtocol):
         self._out.append(data)
 
     def _refuse(self, msg: Message) -> None:
-        """Respond in place of a client that has gone."""
+        """Refuse a request to a service whose client has disconnected."""
         service = msg.topic.partition(".")[0]
         self.broker.router.refuse(msg, errno.ENOSYS, f"the client that provided service {service} has disconnected")
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
-        """Forget a request to a service of this client for whose responses its sender does not wait any more."""
+        """Forget a request to a service of this client: its sender no longer waits for responses."""
         if self._unanswered is not None:
             self._unanswered.forget(sender, matchtag)
 
@@ -363,12 +368,12 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self._waits:
-            # Requests that were sent before the disconnection are carried out.
-            self._accept_some(-1)
+            # Carry out the requests that were sent before the disconnection.
+            self._route_messages(-1)
         # asyncio's transport refers to itself by a bound method. Without this reference it is freed at once.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
-        # That of a guest refers to this client, and may hold an unfinished message.
+        # A guest's deframer refers to this client and may hold an incomplete message.
         self._deframer = m.Deframer()
         self._paused = False
         self._answer_drained()
@@ -390,17 +395,17 @@ class LocalClient(asyncio.BufferedProtocol):
 
 
 def _service_of(msg: Message) -> tuple[str, int, int]:
-    """What `_used` has of a request."""
+    """The key of a request in `_used`: service, rank and the upstream flag."""
     return msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM
 
 
 def is_admin(access: dict[str, Any], uid: int) -> bool:
-    """Whether the table `[access]` gives user `uid` the role."""
+    """True if the table `[access]` gives user `uid` the admin role."""
     admin = access.get("roles", {}).get("admin", {})
     users, groups = admin.get("users", ()), admin.get("groups", ())
     if not users and not groups:
         return False
-    # Imported here, as few instances assign the role by name.
+    # Imported here, since few instances assign the role by name.
     import grp
     import pwd
 
@@ -428,35 +433,38 @@ class Debugged(Protocol):
 
 
 class LocalServer:
-    """The listening socket at `path` (mode 0777 in a private folder: the credential check is the gate)."""
+    """The listening socket at `path`.
+
+    Its mode is 0777 and its folder is private: access is decided by the credential check.
+    """
 
     def __init__(self, broker: BrokerBase, path: str) -> None:
         self.broker = broker
         self.path = path
-        # Has the debug bits that `flux module debug connector-local` sets.
+        # Holds the debug bits that `flux module debug connector-local` sets.
         self.connector: Debugged
         self.clients: set[LocalClient] = set()
         self._listener: socket.socket | None = None
-        # A reserve descriptor, to refuse clients when there are no others.
+        # A spare descriptor, closed to accept and refuse a client when no other descriptor is free.
         self._spare = -1
         self._quiet_until = 0.0
         self._link = ""
         self.clear_stats()
 
     def clear_stats(self) -> None:
-        # Messages by their type: from clients into the broker, and from it to them.
+        # Messages by type: `sent` by clients to the broker, and `received` by clients.
         self.sent = dict.fromkeys(_COUNTED, 0)
         self.received = dict.fromkeys(_COUNTED, 0)
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """How many messages of each type were passed on, as Flux counts them: `tx` into the broker, `rx` from it."""
+        """Message counts by type, as Flux counts them: `tx` into the broker, `rx` out of it."""
         tables = {"tx": self.sent, "rx": self.received}
         return {way: {name: table[kind] for kind, name in _COUNTED.items()} for way, table in tables.items()}
 
     def role_of(self, uid: int) -> int:
-        """The rolemask of a uid by the table [access], ROLE_NONE when it may not connect.
+        """The rolemask of a uid by the table [access], ROLE_NONE if it may not connect.
 
-        A debug bit of `connector-local` refuses the next client, or makes a guest of it.
+        A debug bit of `connector-local` refuses the next client, or makes it a guest.
         """
         if self._debug_bit(_REFUSE_NEXT):
             self.broker.log(logging.ERROR, "connector-local", f"connect by uid={uid} denied by debug flag")
@@ -472,7 +480,7 @@ class LocalServer:
         return m.ROLE_NONE
 
     def _debug_bit(self, bit: int) -> bool:
-        """Whether a debug bit of `connector-local` is set; it is for one client, and is cleared."""
+        """True if a debug bit of `connector-local` is set. Clears the bit, which applies to one client only."""
         connector = self.connector
         found = bool(connector.debug & bit)
         connector.debug &= ~bit
@@ -507,7 +515,10 @@ class LocalServer:
             listener.bind(self.path)
 
     def _accept_connections(self) -> None:
-        """Accept clients. A server of asyncio would retry without a pause when there are no descriptors left."""
+        """Accept clients.
+
+        A server of asyncio would retry without a pause when there are no descriptors left.
+        """
         assert self._listener is not None
         for _ in range(_AT_ONCE):
             try:
@@ -521,7 +532,10 @@ class LocalServer:
             self.broker.spawn(self.broker.loop.connect_accepted_socket(lambda: LocalClient(self), sock))
 
     def _refuse(self, exc: OSError) -> None:
-        """Refuse the next client, as no descriptor is free: close the spare one, accept, answer with the errno."""
+        """Refuse the next client when no descriptor is free.
+
+        Closes the spare descriptor, accepts the client, and answers with the errno.
+        """
         assert self._listener is not None
         os.close(self._spare)
         with contextlib.suppress(OSError), self._listener.accept()[0] as sock:
@@ -533,7 +547,7 @@ class LocalServer:
             self.broker.log(logging.ERROR, "connector-local", f"clients are refused: {exc.strerror} (ulimit -n)")
 
     def stop(self) -> None:
-        """Close all clients, at the end of this turn of the loop."""
+        """Close all clients at the end of this loop turn."""
         if self._spare >= 0:
             assert self._listener is not None
             self.broker.loop.remove_reader(self._listener)
@@ -553,8 +567,11 @@ class LocalServer:
 
 
 def link_command(rundir: str) -> str:
-    """Link our `flux` as RUNDIR/bin/flux, where ssh from elsewhere looks for it first. Returns the link; "" where
-    there is one already, of another broker of this run directory, or where our own command is not found."""
+    """Link our `flux` command as RUNDIR/bin/flux, the first path that ssh from other hosts tries.
+
+    Returns the path of the link, or "" if another broker of this run directory has made it, or if our command is not
+    found.
+    """
     folder = os.path.join(rundir, "bin")
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
     command = beside if os.access(beside, os.X_OK) else shutil.which("flux")
@@ -564,6 +581,6 @@ def link_command(rundir: str) -> str:
         os.makedirs(folder, exist_ok=True)
         os.symlink(command, os.path.join(folder, "flux"))
     except OSError:
-        # Without the link ssh finds no command, or another one; nothing else depends on it.
+        # Without the link, ssh finds no command or another one. Nothing else depends on it.
         return ""
     return os.path.join(folder, "flux")

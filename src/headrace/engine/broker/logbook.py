@@ -1,4 +1,7 @@
-"""The broker's log: a ring of RFC 5424 lines, copied to stderr, a file and the leader, followed by `flux dmesg -f`."""
+"""The broker's log: a ring of RFC 5424 lines.
+
+Lines are copied to stderr, a file and the leader. `flux dmesg -f` follows the ring.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,27 @@ from .attrs import AttrError, AttrTable
 LEVEL_NAMES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _FROM_LOGGING = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 _FACILITY_USER = 1 << 3
-# The source of the lines of guests, and the highest severity of these.
+# The source in the log lines of guests, and their highest severity.
 GUEST, _GUEST_SEVERITY = "user", 6
-# Characters of a line that are kept: the ring has a bound in lines, this gives it one in bytes.
+# Longer lines are cut to this many characters: with the ring's limit in lines, this bounds its memory.
 _LONGEST = 8 << 10
 
 
 def severity(level: int) -> int:
-    """The syslog severity of a syslog severity or of a level of the logging module."""
+    """Convert a syslog severity or a level of the logging module to a syslog severity."""
     return _FROM_LOGGING.get(level, min(max(level, 0), 7))
 
 
 def format_line(level: int, host: str, appname: str, text: str, now: float) -> str:
-    """One RFC 5424 line without newline; `host` is the broker's rank, as Flux has it."""
+    """One RFC 5424 line without newline. `host` is the broker's rank, as in Flux."""
     stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).isoformat("T", "microseconds")[:26]
     return f"<{_FACILITY_USER | level}>1 {stamp}Z {host} {appname} - - - {text}"
 
 
 def parse_line(line: str) -> tuple[int, str, str, str, str]:
-    """(severity, timestamp, host, appname, text) of a line made by `format_line`. Raises ValueError for any
-    other line.
+    """Split a line of `format_line` into (severity, timestamp, host, appname, text).
+
+    Raises ValueError for any other line.
     """
     head, stamp, host, appname, _procid, _msgid, _data, text = line.split(" ", 7)
     if not head.startswith("<") or ">" not in head:
@@ -49,7 +53,7 @@ def _printable(line: str) -> str:
 
 
 def _parse(line: str) -> tuple[int, str, str, str, str]:
-    """As `parse_line`. Raises ValueError(EPROTO)."""
+    """Parse a line as `parse_line` does. Raises ValueError(EPROTO)."""
     try:
         return parse_line(line)
     except ValueError:
@@ -64,18 +68,18 @@ class Logbook:
         self._attrs = attrs
         self.ring: deque[str] = deque(maxlen=int(attrs.get("log-ring-size", "1024")))
         attrs.watchers.append(self._changed)
-        # The number of lines that the ring ever had; the newest line in it has this number less one.
+        # The number of lines ever added to the ring. The newest line has this number minus one.
         self.count = 0
         self.level = int(attrs.get("log-level", "7"))
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
         self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
-        # Sends a line to the leader: its severity, the line, and the guest whose it is (None: the broker's own).
+        # Sends a line to the leader: severity, line, and the userid of a guest (None: the broker's own line).
         self.forward: Callable[[int, str, int | None], None] | None = None
         # Sends the lines that wait to be forwarded.
         self.flush: Callable[[], None] = lambda: None
         self._file: TextIO | None = None
-        # The instance has one file, on the leader, to which the others forward their lines.
+        # The instance has one log file, on the leader. Followers forward their lines.
         if rank == 0 and attrs.get("log-filename"):
             try:
                 self._file = open(
@@ -88,29 +92,29 @@ class Logbook:
         level, host = severity(level), str(self.rank)
         for piece in text.rstrip("\n").split("\n"):
             line = format_line(level, host, appname, piece, time.time())
-            self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
+            self._add(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
-        """Add a formatted line; lines from another rank are not forwarded again. Raises ValueError for another line.
+        """Add a formatted line. Lines from another rank are not forwarded.
 
-        Line breaks and control characters, which could pass for other lines or tell a terminal what to do, become
-        spaces.
+        Line breaks and control characters become spaces, since they could fake other lines or control a terminal.
+        Raises ValueError for an invalid line.
         """
         line = _printable(line)
-        self._take(line, *_parse(line), local)
+        self._add(line, *_parse(line), local)
 
     def append_for(self, userid: int, line: str) -> None:
         """Add the line of a guest on this rank. Raises ValueError.
 
-        Rank, time and source are the broker's, so that the line passes for no other, and its severity is `info` at
-        most. The name that the guest gave as source becomes part of the text.
+        The broker sets rank, time and source, so that the line cannot pass for another, and the severity is `info` or
+        lower. The source that the guest gave becomes part of the text.
         """
         level, _stamp, _host, appname, text = _parse(_printable(line))
         level, host, text = max(level, _GUEST_SEVERITY), str(self.rank), f"{userid} {appname}: {text}"
         line = format_line(level, host, GUEST, text, time.time())
-        self._take(line, level, line.split(" ", 2)[1], host, GUEST, text, True, userid)
+        self._add(line, level, line.split(" ", 2)[1], host, GUEST, text, True, userid)
 
-    def _take(
+    def _add(
         self,
         line: str,
         level: int,
@@ -132,11 +136,11 @@ class Logbook:
                 with contextlib.suppress(OSError):
                     self._file.write(line + "\n")
         leader = self.rank == 0
-        # A critical line is printed on its own rank, since the connection to the leader may be the problem.
+        # Print a critical line on its own rank, since the connection to the leader may be the problem.
         mine = leader or self._attrs.get("log-stderr-mode") == "local"
         if (level <= self.stderr_level and mine) or (level <= self.critical_level and local):
             with contextlib.suppress(OSError, ValueError):
-                # Not by strptime(), which imports a module: that fails if the problem is a lack of descriptors.
+                # strptime() would import a module, which fails if the problem is a lack of descriptors.
                 readable = stamp
                 with contextlib.suppress(ValueError):
                     moment = datetime.datetime.fromisoformat(stamp.removesuffix("Z"))

@@ -1,4 +1,4 @@
-"""The attributes that a broker sets itself once it knows who it is: rank, size, place in the tree, quorum."""
+"""The attributes that a broker sets itself at startup: rank, size, place in the tree, quorum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def set_own(broker: BrokerBase) -> None:
-    """Complete the attributes of `broker`. Raises ValueError on a quorum that cannot be."""
+    """Complete the attributes of `broker`. Raises ValueError for an invalid quorum."""
     attrs, boot = broker.attrs, broker.boot
     rundir = attrs.get("rundir")
     for name, value in boot.attrs.items():
@@ -28,7 +28,7 @@ def set_own(broker: BrokerBase) -> None:
     if given:
         stated = list(Hostlist.parse(given))
         if len(stated) == broker.size:
-            # Names that somebody gave the brokers on their command line: resources are by these.
+            # Host names from the brokers' command line: resources use these names.
             boot.hosts, boot.hostlist, boot.hostname = stated, "", stated[broker.rank]
     attrs.set("hostname", boot.hostname)
     attrs.set("security.owner", broker.owner)
@@ -68,7 +68,8 @@ def set_size(broker: BrokerBase) -> None:
     attrs.set("tbon.maxlevel", boot.topology.max_level)
     attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
     if not broker.critical_ranks:
-        # In an enclosing instance, the loss of these ranks cuts off others; this instance goes on, and they may return.
+        # An enclosing instance treats these ranks as critical: their loss cuts off other ranks. This instance itself
+        # continues, and the ranks may rejoin.
         attrs.set("broker.critical-ranks", str(Idset(boot.topology.routers)))
 
 

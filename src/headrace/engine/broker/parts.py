@@ -1,4 +1,4 @@
-"""The parts of a broker that its services, modules and connections work with."""
+"""The interfaces of a broker's parts, for its services, modules and connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Agent(Protocol):
-    """The exec agent: operations to it, and listeners for what it says (`AgentLink`)."""
+    """The exec agent: sends operations to it and passes its messages to listeners (`AgentLink`)."""
 
     def send(self, op: ToAgent) -> None: ...
     def flush(self) -> None: ...
@@ -36,7 +36,7 @@ class Agent(Protocol):
 
 
 class Neighbour(Protocol):
-    """A child in the tree. `alive`: it has joined and is not lost."""
+    """A child in the tree. `alive` is true from its join until it is lost."""
 
     @property
     def alive(self) -> bool: ...
@@ -65,7 +65,7 @@ class EventService(Protocol):
 
 
 class Requester(Protocol):
-    """The context by which the broker itself asks services (`ModuleContext`)."""
+    """The context with which the broker itself sends requests to services (`ModuleContext`)."""
 
     def call(
         self,
@@ -91,9 +91,9 @@ class RunningProgram(Protocol):
 
 
 class BrokerParts:
-    """The parts of `Broker` that others use; its subclasses assign all of them.
+    """The parts of `Broker` that other classes use. Subclasses assign all of them.
 
-    A module in a process of its own has the same parts there, all but `agent` and `overlay` (`module/remote.py`).
+    A module in its own process has the same parts except `agent` and `overlay` (`module/remote.py`).
     """
 
     rank: int
@@ -107,15 +107,15 @@ class BrokerParts:
     loop: asyncio.AbstractEventLoop
     router: Router
     events: EventService
-    # Appends to the broker's log: a level of syslog(3), a name of the source, lines of text.
+    # Appends to the broker's log: a syslog(3) level, the name of the source, and lines of text.
     log: Callable[[int, str, str], None]
-    # Called with the ranks of added hosts when the tree includes them.
+    # Called with the ranks of added hosts once the tree includes them.
     on_grown: list[Callable[[Idset], None]]
-    # Ranks that were lost and are not back, except those that left in order.
+    # Ranks that were lost and have not rejoined. Ranks that left in order are not included.
     lost: Idset
     # Data that modules pass to their next load, by name; None in a module's own process, which ends with the module.
     kept: dict[str, Kept] | None
-    # Schedules the removal of the module with that name.
+    # Schedules the removal of the module with the given name.
     remove_module: Callable[[str], object]
     # None if no jobs can run.
     agent: Agent | None
@@ -133,15 +133,15 @@ class BrokerBase(BrokerParts):
     uuid: str
     env: dict[str, str]
     config_path: str
-    # The leader's configuration where it was changed since the start, for those that join; else None.
+    # The leader's configuration if it has changed since the leader started, for brokers that join later; else None.
     leaders_config: dict[str, Any] | None
-    # Configures this follower and its modules with that.
+    # Applies a configuration to this follower and its modules.
     follow_config: Callable[[dict[str, Any]], Coroutine[Any, Any, None]]
-    # The buffer for the reads of all local sockets, since allocating one for each costs more than the read.
+    # One buffer for reads from all local sockets: allocating one per read costs more than the read.
     receive_buffer: memoryview
     context: Requester
     program: RunningProgram | None
-    # Requests that wait for state `run`, and streams of clients that requested a shutdown and follow its log.
+    # Requests that wait for state `run`, and requests of clients that follow the log of a shutdown.
     run_waiters: list[Message]
     shutdown_watchers: list[Message]
     # Ranks whose loss ends the instance.
@@ -150,9 +150,9 @@ class BrokerBase(BrokerParts):
     state: str
     state_since: float
     exit_code: int
-    # The signal that ended this instance before its initial program did; the leader tells it to followers.
+    # The signal that ended this instance before its initial program ended. The leader sends it to followers.
     ended_by: int
-    # Whether the leader got a signal that ends an instance.
+    # True if the leader got a signal that ends an instance.
     shutdown_requested: bool
 
     def __init__(self) -> None:
@@ -160,13 +160,13 @@ class BrokerBase(BrokerParts):
 
     def spawn(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = self.loop.create_task(coro)
-        # The loop itself has only weak references.
+        # The loop itself keeps only weak references to tasks.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def past(self, other: str) -> bool:
-        """Whether the present state comes after `other`."""
+        """True if the present state comes after `other`."""
         return machine.before(other, self.state)
 
     @property
@@ -178,7 +178,10 @@ class BrokerBase(BrokerParts):
         raise NotImplementedError
 
     def begin_shutdown(self) -> None:
-        """Leave `run`: the initial program gets SIGHUP, and its end leads to cleanup; without a program, at once."""
+        """Leave the state `run`.
+
+        The initial program gets SIGHUP, and cleanup begins when it ends; without a program, at once.
+        """
         raise NotImplementedError
 
     def signal_jobs(self, number: int) -> None:
@@ -186,9 +189,15 @@ class BrokerBase(BrokerParts):
         raise NotImplementedError
 
     def leave(self) -> None:
-        """End this follower after its children, without the instance; in `init`, when its modules are loaded."""
+        """End this follower after its children, while the instance continues.
+
+        In the state `init`, it ends once its modules are loaded.
+        """
         raise NotImplementedError
 
     def leave_lost(self, why: str) -> None:
-        """End with an error: the instance with its leader, or a follower that has lost its leader."""
+        """End with an error.
+
+        On the leader, the whole instance ends. On a follower, this broker ends as if it had lost its parent.
+        """
         raise NotImplementedError

@@ -1,6 +1,7 @@
-"""The initial program (rc2): the user's command, a script, or an interactive shell, run with the instance around it.
+"""The initial program (rc2): the user's command, a script, or an interactive shell.
 
-The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on every broker.
+The instance runs around it. The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on
+every broker.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ..process import operations
     from .parts import BrokerBase
 
-# Variables of a job, a launcher or this one instance, which its programs must not get: an mpiexec among them would take
-# our launcher for its own (flux-environment(7)).
+# Variables of a job, a launcher or this instance that programs must not inherit. With the launchers' variables, an
+# mpiexec in the program would mistake our launcher for its own (flux-environment(7)).
 _NOT_OURS = (
     "FLUX_JOB_ID",
     "FLUX_JOB_NNODES",
@@ -51,7 +52,7 @@ _LAUNCHERS = ("PMI_", "SLURM_")
 
 
 def _is_file(word: str) -> bool:
-    """Whether the command is the path of a program, such as a batch script, which is executed without a shell."""
+    """True if the command is the path of a program, such as a batch script, to execute without a shell."""
     return os.path.isfile(word) and os.access(word, os.X_OK)
 
 
@@ -60,7 +61,10 @@ INITIAL = "rc2.0"
 
 
 class Program:
-    """One run of the initial program; `done(status, log text)` is called once, with a shell's exit status."""
+    """One run of the initial program or a script.
+
+    `done(status, log text)` is called once, with the exit status that a shell would report.
+    """
 
     def __init__(
         self,
@@ -103,23 +107,24 @@ class Program:
         }
         if self._name != INITIAL:
             # rc scripts do not get the variables of the enclosing job, as in Flux. The initial program keeps them: its
-            # processes are found by these variables even after they left its process group.
+            # processes can be found by these variables even after they have left its process group.
             env = {name: value for name, value in env.items() if not name.startswith(("FLUX_JOB_", "FLUX_TASK_"))}
         env["FLUX_URI"] = broker.attrs.get("local-uri")
-        # This variable names the job that the instance is, not that of an enclosing instance.
+        # FLUX_ENCLOSING_ID names the job that this instance is, not the job of an enclosing instance.
         env.pop("FLUX_ENCLOSING_ID", None)
         if broker.attrs.get("jobid"):
             env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
-            # With these a guest's job speaks to the enclosing instance, whereas this one is the owner's.
+            # A guest's job uses these to talk to the enclosing instance. This instance belongs to the owner.
             for name in credential.VARIABLES:
                 env.pop(name, None)
         self._begin = time.monotonic()
-        # At a terminal, the program is in the broker's foreground process group; elsewhere, it has its own, to be
-        # signalled.
+        # At a terminal, the program runs in the broker's foreground process group. Elsewhere it gets its own group, so
+        # that the group can be signalled.
         self._own_group = sys.stdin is None or not os.isatty(0)
-        # Killed before we know its pid, we could not say it any more.
+        # Announce the program before its pid is known: the broker could be killed between the fork and the next
+        # message.
         self._tell_agent({"op": "program", "pid": 0, "uri": env["FLUX_URI"], "since": linux.ticks()})
-        # Not by subprocess: a signal that its child gets between fork and exec is lost.
+        # subprocess is not used here: its child loses a signal that arrives between fork and exec.
         try:
             group = 0 if self._own_group else os.getpgrp()
             fds = self._output.fds if self._output is not None else ()
@@ -136,13 +141,13 @@ class Program:
         self._tell_agent({"op": "program", "pid": self._pid})
 
     def _tell_agent(self, op: operations.Program) -> None:
-        """Tell the agent about the program, which it kills if the broker is killed."""
+        """Tell the agent about the program. The agent kills it if the broker is killed."""
         if self._broker.agent is not None:
             self._broker.agent.send(op)
             self._broker.agent.flush()
 
     def interrupt(self) -> None:
-        """The broker got SIGINT: pass it on, unless the terminal sends it to the program itself."""
+        """Pass on a SIGINT of the broker, unless the terminal sends it to the program itself."""
         if self._own_group or time.monotonic() - self._begin < YOUNG:
             self._signal(signal.SIGINT)
 
@@ -180,22 +185,23 @@ class Program:
         self._done(code, f"{self._name}: {title} {what} (rc={code}) {took:.1f}s")
 
 
-# Bytes without a newline that make a line of their own.
+# Bytes without a newline after which a line of output is cut.
 _LONGEST_LINE = 1 << 16
 
 
 class LoggedOutput:
     """The output of a command as lines of the broker's log, since the broker's own output may be unread.
 
-    Two pipes to a command's stdout and stderr, whose lines are logged as `name`'s: level info and err."""
+    Two pipes carry the command's stdout and stderr. Their lines are logged under `name`, with level info and err.
+    """
 
     def __init__(self, broker: BrokerBase, name: str) -> None:
-        """Raises OSError if there are no descriptors."""
+        """Open the pipes. Raises OSError if there are no descriptors."""
         self._broker = broker
         self._name = name
         self._levels: dict[int, int] = {}
         self._lines: dict[int, LineReader] = {}
-        # (ours, the command's) pairs, to be inherited.
+        # (broker's write end, the command's descriptor) pairs for the command to inherit.
         self.fds: list[tuple[int, int]] = []
         for number, level in ((1, logging.INFO), (2, logging.ERROR)):
             reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -205,7 +211,7 @@ class LoggedOutput:
             self.fds.append((writer, number))
 
     def started(self) -> None:
-        """Close the command's ends, after the command has them or has failed to start."""
+        """Close the write ends, once the command has inherited them or has failed to start."""
         for writer, _ in self.fds:
             os.close(writer)
         self.fds = []
@@ -213,7 +219,10 @@ class LoggedOutput:
             self._broker.loop.add_reader(reader, partial(self._read, reader))
 
     def close(self) -> None:
-        """The command has ended: log the rest. Its remaining children write to a closed pipe."""
+        """Log the rest of the output of a command that has ended.
+
+        Its remaining children write to a closed pipe.
+        """
         for reader in self._levels:
             self._read(reader)
             self._log(reader, [self._lines[reader].take_rest()])
@@ -237,10 +246,10 @@ class LoggedOutput:
 
 
 async def run_script(broker: BrokerBase, name: str) -> int:
-    """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status.
+    """Run the script in the attribute `broker.NAME_path`, if any, with the user's shell.
 
-    Without the attribute those in the folders NAME.d of FLUX_RC_EXTRA run, one by one, and the last status that
-    is no success counts.
+    Without the attribute, the scripts in the folders NAME.d of FLUX_RC_EXTRA run one by one. Returns the exit status,
+    with several scripts the last nonzero one.
     """
     attr = f"broker.{name}_path"
     if attr in broker.attrs:
@@ -255,7 +264,7 @@ async def run_script(broker: BrokerBase, name: str) -> int:
 def _extra_scripts(folders: str, name: str) -> list[str]:
     if not folders:
         return []
-    # Most brokers have none.
+    # Imported here, since most brokers have no such scripts.
     from glob import escape, glob
 
     return [path for folder in folders.split(":") if folder for path in sorted(glob(f"{escape(folder)}/{name}.d/*"))]
@@ -264,7 +273,10 @@ def _extra_scripts(folders: str, name: str) -> list[str]:
 async def run_command(
     broker: BrokerBase, command: str, name: str, limit: float | None = None, output: LoggedOutput | None = None
 ) -> int:
-    """Run a command line by the user's shell, for `limit` seconds at most; its exit status, logged as `name`'s."""
+    """Run a command line with the user's shell, for `limit` seconds at most. Returns its exit status.
+
+    The end of the command is logged under `name`.
+    """
     ended: asyncio.Future[int] = broker.loop.create_future()
 
     def done(status: int, text: str) -> None:

@@ -1,6 +1,7 @@
-"""The members of the instance: which brokers are online, and whether they are enough to enter the state `run`.
+"""The members of the instance: which brokers are online, and whether they suffice for the state `run`.
 
-Rank 0 alone knows them all. An instance ends if a critical rank is lost, or if the quorum cannot be reached any more.
+Only rank 0 knows all members. The instance ends if a critical rank is lost, or if the quorum cannot be reached any
+more.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def seconds(broker: BrokerBase, name: str) -> float | None:
-    """The duration in the attribute `name`, None for no limit."""
+    """The duration in the attribute `name`, or None for no limit."""
     text = broker.attrs.get(name, "none")
     return None if text == "none" else durations.parse(text)
 
 
 def hosts_of(broker: BrokerBase, ranks: Iterable[int]) -> Hostlist:
-    """The hosts of those ranks whose names are known."""
+    """The hosts of those `ranks` whose host names are known."""
     hosts = broker.boot.hosts
     return Hostlist([hosts[rank] for rank in ranks if rank < len(hosts)])
 
@@ -36,7 +37,7 @@ def log_delay(broker: BrokerBase, what: str, ranks: Idset) -> None:
 
 
 class Quorum:
-    """The members of the instance as a broker follows them; `members` is called for each change."""
+    """The members of the instance as this broker knows them. `members` is called for each change."""
 
     def __init__(self, broker: BrokerBase, groups: Groups) -> None:
         self._broker = broker
@@ -45,7 +46,7 @@ class Quorum:
         self._was_slow = False
 
     def expect(self) -> None:
-        """The leader has entered `quorum`: warn after a while, and again, about those that are not online."""
+        """Warn periodically about the brokers that are not online, once the leader has entered `quorum`."""
         warn = seconds(self._broker, "broker.quorum-warn")
         if warn:
             self._broker.loop.call_later(warn, self._slow)
@@ -58,7 +59,7 @@ class Quorum:
             broker.loop.call_later(seconds(broker, "broker.quorum-warn") or 0.0, self._slow)
 
     def members(self, online: Idset, offline: Idset, lost: Idset) -> None:
-        """Brokers came online or went offline; `lost` are those `offline` that did not leave in order."""
+        """Handle changes of the members. `lost` are the ranks in `offline` that did not leave in order."""
         broker = self._broker
         self.online = (self.online | online) - offline
         broker.lost = (broker.lost | lost) - online

@@ -1,10 +1,10 @@
-"""Where a message goes next (RFC 3, RFC 6): to a service here, to a client, or up or down the tree.
+"""Routing of messages (RFC 3, RFC 6): to a local service or client, or up or down the tree.
 
-Messages are queued and delivered from one loop callback, so a handler never runs inside another one, and everything
-that one loop turn produces (journal records, socket writes, tree sends) is flushed together when the queue is empty.
-A large request of a guest waits until then, since its service may decode it at length.
-A link appends its peer's uuid to a request's routes when the request arrives, and a response goes to the peer whose
-uuid is last: that is the whole of the routing state.
+Messages are queued and delivered from one loop callback, so a handler never runs inside another one. Everything that
+one loop turn produces (journal records, socket writes, tree sends) is flushed together when the queue is empty. A large
+request of a guest is delivered last, since the service may need long to decode it. When a request arrives, the link
+appends its peer's uuid to the request's routes. A response goes to the peer whose uuid is last. There is no other
+routing state.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.formats.exposition.histogram import Histogram
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# Seconds of deliveries in one turn after which the loop handles its sockets before it continues.
+# Seconds of deliveries in one turn, after which the loop handles its sockets before it continues.
 _SLICE = 0.002
-# Turns for which a flush waits for further messages of busy senders, since flushing them together is cheaper.
+# The most turns that a flush is deferred while busy senders send more: one large flush is cheaper.
 _MOST_DEFERRALS = 4
-# Bytes of a guest's request above which it waits until nothing else is left to do, and the most turns that it waits.
+# A guest's request above this size in bytes is delivered after everything else, at most this many turns late.
 _LARGE = 16 << 10
 _MOST_GUEST_DEFERRALS = 25
 
@@ -53,33 +53,37 @@ class Router:
         self.loop = loop
         self.services: dict[str, Peer] = {}
         self.peers: dict[bytes, Peer] = {}
-        # Those of `peers` that are other brokers.
+        # The keys in `peers` that belong to other brokers.
         self.neighbours: set[bytes] = set()
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
         self._queue: deque[tuple[Callable[[Message], object], Message]] = deque()
-        # Large requests of guests, and all requests of guests while there are any, so that a sender's stay in order.
+        # Large requests of guests. While there are any, all requests of guests queue here, to keep each sender's order.
         self._guests: deque[tuple[Callable[[Message], object], Message]] = deque()
         self._guests_put_off = 0
         self._waiting: dict[Callable[[], None], None] = {}
         self._flush: dict[Callable[[], None], None] = {}
         self._last: dict[Callable[[], None], None] = {}
         self._scheduled = False
-        # The number of consecutive turns that ended with something to flush.
+        # Consecutive turns that ended with something left to flush.
         self._put_off = 0
         self.delivered = 0
         self.longest_turn = 0.0
-        # Seconds of turns, during which nothing else of the loop ran.
+        # Durations of turns in seconds. Nothing else in the loop runs during a turn.
         self.turns = Histogram()
 
     def when_free(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when the present messages are delivered; for a sender with more than its share of messages."""
+        """Run `fn` once when the queued messages are delivered.
+
+        For a sender that has more than its share of messages.
+        """
         self._waiting[fn] = None
         self._schedule()
 
     def at_flush(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when the present messages are delivered; messages that it sends are delivered in the
-        same turn.
+        """Run `fn` once when the queued messages are delivered.
+
+        Messages that `fn` sends are delivered in the same turn.
         """
         self._flush[fn] = None
         self._schedule()
@@ -117,7 +121,7 @@ class Router:
                         late = True
                         break
                 if self._waiting and not late and not overdue:
-                    # One function at a time: a sender that waits again is queued behind the others.
+                    # Call one function at a time: a sender that registers again is queued behind the others.
                     fn = next(iter(self._waiting))
                     del self._waiting[fn]
                     fn()
@@ -133,7 +137,7 @@ class Router:
                 elif not queue:
                     break
         finally:
-            # A handler's exception must not stop the messages behind it.
+            # Deliver the remaining messages even if a handler raised an exception.
             self.delivered += delivered
             took = time.monotonic() - start
             self.longest_turn = max(self.longest_turn, took)
@@ -146,7 +150,7 @@ class Router:
                 self._scheduled = False
 
     def _deliver_guests(self, start: float) -> bool:
-        """Deliver requests of guests until the turn, which began at `start`, is over; returns whether it is."""
+        """Deliver requests of guests until the turn that began at `start` is over. True if it is over."""
         self._guests_put_off = 0
         while self._guests:
             deliver, msg = self._guests.popleft()
@@ -157,7 +161,7 @@ class Router:
         return False
 
     def request(self, msg: Message) -> None:
-        """Route a request whose `routes` already have its sender."""
+        """Route a request whose `routes` already include its sender."""
         nodeid = msg.aux1
         if nodeid == m.NODEID_ANY:
             if self._to_service(msg) or self.up(msg):
@@ -203,7 +207,7 @@ class Router:
                 return peer
 
     def forget(self, topic: str, sender: bytes, matchtag: int) -> None:
-        """Tell the provider of a streaming request that `sender` no longer waits for its responses."""
+        """Tell the provider of a streaming request that `sender` no longer waits for responses."""
         keeper = getattr(self.service_of(topic), "forget_request", None)
         if keeper is not None:
             keeper(sender, matchtag)
@@ -214,7 +218,7 @@ class Router:
             self.response(m.error_response(msg, errnum, text))
 
     def response(self, msg: Message) -> None:
-        """Send a response to the peer on top of its route stack; without that peer, drop it."""
+        """Send a response to the peer on top of its route stack, or drop it if there is no such peer."""
         if not msg.routes:
             return
         peer = self.peers.get(msg.routes.pop())
@@ -233,17 +237,17 @@ class Router:
         self.peers[peer.uuid.encode()] = peer
 
     def add_neighbour(self, peer: Peer) -> None:
-        """As `add_peer`, for a parent or child in the tree."""
+        """Add a parent or child in the tree."""
         self.add_peer(peer)
         self.neighbours.add(peer.uuid.encode())
 
     def local_peer(self, msg: Message) -> Peer | None:
-        """The client or module of this broker that sent request `msg`; None when it came through the tree."""
+        """The local client or module that sent request `msg`, or None if the request came through the tree."""
         last = msg.routes[-1] if msg.routes else b""
         return None if last in self.neighbours else self.peers.get(last)
 
     def remove_peer(self, peer: Peer) -> list[str]:
-        """Remove `peer` and its services; returns the names of these."""
+        """Remove `peer` and its services; returns the names of the services."""
         self.peers.pop(peer.uuid.encode(), None)
         self.neighbours.discard(peer.uuid.encode())
         withdrawn = [name for name, owner in self.services.items() if owner is peer]
@@ -261,14 +265,13 @@ class Router:
 
 
 def _run_all(table: dict[Callable[[], None], None]) -> None:
-    """Call and remove the functions in `table`; functions that they add are called in the next round."""
+    """Call and remove the functions in `table`. Functions that they add are called in the next round."""
     pending = list(table)
     table.clear()
     for index, fn in enumerate(pending):
         try:
             fn()
         except BaseException:
-            # After an exception, the functions behind it are kept, as most are not registered again before they are
-            # called.
+            # Keep the functions that were not called: most are registered only once until they are called.
             table.update(dict.fromkeys(pending[index + 1 :]))
             raise

@@ -1,4 +1,4 @@
-"""What a broker does with a signal that it receives while its loop runs (`signals.listen`)."""
+"""Actions of a broker for the signals that it receives while its loop runs (`signals.listen`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def received(broker: BrokerBase, number: int) -> None:
-    """Handle signal `number`: the leader passes it on to jobs, or shuts the instance down; a follower leaves alone."""
+    """Handle a signal: the leader passes it to jobs or shuts the instance down, a follower leaves alone."""
     if number == signal.SIGCHLD:
         if broker.agent is not None:
             broker.agent.keep_going()
@@ -26,8 +26,8 @@ def received(broker: BrokerBase, number: int) -> None:
             broker.signal_jobs(number)
         return
     if broker.rank:
-        # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree; but if we have not
-        # found it yet, it may be elsewhere.
+        # A terminal's SIGINT also reaches the leader, whose shutdown reaches this broker through the tree. A broker
+        # that has not joined yet leaves on its own, because its leader may be on another machine.
         alone = broker.state == "join" and broker.boot.method != "test"
         if (number != signal.SIGINT or alone) and not broker.stopping:
             broker.log(logging.INFO, "broker", f"{name}: leaving")
@@ -40,13 +40,13 @@ def received(broker: BrokerBase, number: int) -> None:
         return
     repeated, broker.shutdown_requested = broker.shutdown_requested, True
     if not broker.past("run"):
-        # Later the initial program has ended, and the status is its own.
+        # After `run`, the initial program has ended, and the exit code is the program's.
         broker.ended_by = broker.ended_by or number
         if broker.attrs.get("broker.rc2_none") != "1":
             broker.exit_code = broker.exit_code or 128 + number
         broker.begin_shutdown()
     elif repeated and broker.state == "cleanup":
-        # A second signal: do not wait for jobs any longer.
+        # A second signal during cleanup: stop waiting for jobs.
         broker.advance("cleanup-fail")
     elif repeated and broker.state == "shutdown":
         broker.advance("shutdown-timeout")

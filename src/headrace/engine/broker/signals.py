@@ -1,7 +1,7 @@
-"""Signals of an instance: those that end it, at any time of its life, and those that it passes on to its jobs.
+"""Signals of an instance: signals that end it at any time, and signals that it passes to its jobs.
 
-From the creation of the first folder until the loop handles signals, and again from the loop's end until the process
-has ended, signals are kept pending: an unhandled one would leave the run directory, or processes, behind.
+Signals are held pending from the creation of the first folder until the loop handles them, and again from the end of
+the loop until the process ends. An unhandled one would leave the run directory or processes behind.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import asyncio
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Signals that warn a job before its time limit; an instance that is a job passes them on to its jobs.
+# Signals that warn a job before its time limit. An instance that is a job passes them to its own jobs.
 FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
-# Seconds that a new program may take to join the process group to which a terminal sends interrupts.
+# Seconds that a new program may need to join the process group to which a terminal sends interrupts.
 YOUNG = 0.2
 
 
@@ -42,7 +42,7 @@ def unblock() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let a held signal raise Interrupted inside the block, for a long wait without anything to undo."""
+    """Let a pending signal raise Interrupted inside the block, for a long wait without anything to undo."""
 
     raised = False
 
@@ -74,7 +74,7 @@ def catch() -> None:
     if _caught:
         return
     _caught = True
-    # SIGALRM is how a job's time limit reaches an instance that is a job; SIGCHLD, that somebody stopped our agent.
+    # A job's time limit reaches an instance that is a job as SIGALRM. SIGCHLD reports that the agent was stopped.
     for number in (*_ENDING, *FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, _noted)
 
@@ -88,7 +88,7 @@ def restore_defaults() -> None:
 
 
 def forget() -> None:
-    """In a process that a module has forked from a broker: signals to it are not for the broker."""
+    """Reset all signals in a process that a module has forked from a broker: they are not for the broker."""
     signal.set_wakeup_fd(-1)
     restore_defaults()
     for number in _ENDING:
@@ -96,9 +96,9 @@ def forget() -> None:
 
 
 def listen(loop: asyncio.AbstractEventLoop, received: Callable[[int], None]) -> None:
-    """Call `received` with the number of each signal, in turns of the loop, beginning with those that were held.
+    """Call `received` in the loop with the number of each signal, beginning with pending ones.
 
-    The loop's own `add_signal_handler` is not used, as each call of it examines all 64 signals.
+    The loop's own `add_signal_handler` is not used, since each call of it examines all 64 signals.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -112,4 +112,4 @@ def listen(loop: asyncio.AbstractEventLoop, received: Callable[[int], None]) -> 
 
 
 def _noted(_number: int, _frame: Any) -> None:
-    """A handler without an action of its own: the number of the signal is written to the pipe."""
+    """A handler without an action: Python writes the signal's number to the wakeup pipe."""

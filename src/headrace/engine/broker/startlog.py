@@ -1,7 +1,7 @@
-"""The leader's entries in the record of starts and ends (`formats/spec/startlog.py`), which `flux startlog` shows.
+"""The leader's entries in the record of starts and ends, which `flux startlog` shows.
 
-They are made where the KVS is loaded by then. An rc1 script of the user's own, which loads the KVS itself, makes the
-entry of the start itself, too: `flux startlog --post-start-event`.
+The format is in `formats/spec/startlog.py`. The entries are written only if the KVS is loaded. If a user's own rc1
+script loads the KVS, the script must also record the start: `flux startlog --post-start-event`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def post_start(broker: BrokerBase) -> None:
-    """Note the start, and say in the log when the instance was not shut down before."""
+    """Record the start, and log a warning if the instance was not shut down properly before."""
     if not await _append(broker, startlog.start_event(time.time(), broker.attrs.get("version"))):
         return
     found = await broker.context.rpc("kvs.lookup", {"key": startlog.KEY, "namespace": "primary", "flags": 0})
@@ -36,16 +36,19 @@ async def post_start(broker: BrokerBase) -> None:
 
 
 async def post_finish(broker: BrokerBase) -> None:
-    """Note the orderly end."""
+    """Record the orderly end."""
     await _append(broker, startlog.finish_event(time.time()))
 
 
 async def _append(broker: BrokerBase, event: Event) -> bool:
-    """Whether the event is in the record; what prevents that is logged, as an instance runs without a record, too."""
+    """Append `event` to the record. Returns False, and logs the reason, on failure.
+
+    An instance also runs without a record.
+    """
     op = {"key": startlog.KEY, "flags": APPEND, "dirent": val(encode(event).encode())}
     try:
         await broker.context.rpc("kvs.commit", {"namespace": "primary", "flags": 0, "ops": [op]})
     except RpcError as exc:
-        broker.log(logging.ERROR, "broker", f"the {event.name} was not noted in {startlog.KEY}: {exc}")
+        broker.log(logging.ERROR, "broker", f"cannot record {event.name} in {startlog.KEY}: {exc}")
         return False
     return True

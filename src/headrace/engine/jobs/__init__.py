@@ -1,1 +1,1 @@
-"""Parts of several job services: the record of a job, its packed form, and the policy of queues."""
+"""Parts shared by job services: the record of a job, its packed form, and the policy of queues."""

@@ -1,6 +1,6 @@
 """The responses of an exec service to the start of a job (RFC 32), by the field `type`.
 
-Types only: the responses are dictionaries, as they come from an exec service of any make.
+Types only: the responses are dictionaries, since any implementation of an exec service may send them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Started(TypedDict):
 class FinishData(TypedDict):
     # The largest wait status of the job's shells.
     status: int
-    # Beyond RFC 32, present if the job is to be queued again because it has lost a node.
+    # An extension of RFC 32: true if the job must be queued again because it has lost a node.
     requeue: NotRequired[bool]
 
 
@@ -43,7 +43,7 @@ class ReleaseData(TypedDict):
 
 
 class Released(TypedDict):
-    """The job uses `ranks` no more. The last response of a job is `final`."""
+    """The job no longer uses `ranks`. The last response of a job is `final`."""
 
     id: int
     type: Literal["release"]

@@ -16,18 +16,18 @@ import msgspec
 
 from headrace.engine.jobs.record import Event
 
-# Where a submission is split, which only affects how well a text packs.
+# The text at which a submission is split. It only affects how well a text packs.
 _CUT = b'"environment"'
 _REFERENCES = 256
 _REFERENCE_BYTES = 8 << 20
 
-# (reference number, length of the common start, length of the common end, the part between), or
-# (-1, 0, 0, compressed text).
+# (reference number, length of the common start, length of the common end, the part between), or (-1, 0, 0, compressed
+# text).
 Code = tuple[int, int, int, bytes]
 
 
 class _Known:
-    """The reference of the last part in this place, with the common start and end of the two, and the last code."""
+    """The last code of a part (first or second), with the start and end that it shares with its reference."""
 
     __slots__ = ("end", "last", "start")
 
@@ -37,8 +37,9 @@ class _Known:
         self.end = end
 
     def code(self, part: bytes) -> Code | None:
-        """The difference of `part` if it has the same start and end. Codes of waiting jobs stay in memory: equal ones
-        are one object, and so are equal numbers in them.
+        """The difference of `part`, or None if it does not have the same start and end.
+
+        Codes of waiting jobs stay in memory. Equal codes share one object, and so do equal numbers in them.
         """
         number, start, end, own = self.last
         if len(part) < start + end or not part.startswith(self.start) or not part.endswith(self.end):
@@ -59,7 +60,7 @@ class Texts:
         self._size = 0
 
     def encode(self, text: bytes) -> tuple[Code, Code | None]:
-        """A text as the differences of its two parts; the second is None where there is none."""
+        """Encode a text as the differences of its two parts. The second is None if there is only one part."""
         cut = text.find(_CUT)
         if cut < 0:
             return self._encode(text, 0), None
@@ -69,7 +70,7 @@ class Texts:
         return self._decode(first) if second is None else self._decode(first) + self._decode(second)
 
     def _encode(self, part: bytes, place: int) -> Code:
-        # While there is room for references, a part with more bytes of its own than this becomes a reference.
+        # A part with more bytes of its own than this becomes a reference, while there is room.
         most = 32 + len(part) // 8
         known = self._known[place]
         if known is not None:
@@ -111,8 +112,9 @@ class Texts:
         return reference[:start] + own + (reference[-end:] if end else b"")
 
     def restore(self, number: int, text: bytes) -> None:
-        """Add a reference from the journal or the database, in order. Those that are missing before it are empty, so
-        what refers to them cannot be decoded.
+        """Add a reference from the journal or the database, in order.
+
+        Missing references before it are empty, so texts that use them cannot be decoded.
         """
         if number >= len(self.table):
             self.table += [b""] * (number - len(self.table)) + [text]
@@ -140,8 +142,9 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 class Submission(msgspec.Struct, array_like=True):
-    """A submission: `J` split into its parts (RFC 15), and ingest's additions to the jobspec. The text of the jobspec
-    is `Texts.decode(text, environment)`; without `environment`, `text` has all of it.
+    """A submission: the parts of `J` (RFC 15), and ingest's additions to the jobspec.
+
+    The text of the jobspec is `Texts.decode(text, environment)`. Without `environment`, `text` is the whole jobspec.
     """
 
     head: bytes
@@ -151,8 +154,7 @@ class Submission(msgspec.Struct, array_like=True):
     environment: Code | None = None
 
 
-# The text of a log; or the number of its bytes in the log's file; or this number and the text that the file has no room
-# for.
+# The text of a log, or the size of the log's file in bytes, or this size and the text that did not fit in the file.
 SavedLog = bytes | int | tuple[int, bytes]
 
 
@@ -172,7 +174,7 @@ unpack = _DECODER.decode
 
 
 def split_j(j: str) -> tuple[bytes, bytes, bytes]:
-    """(header, decoded payload, signature) of a `HEADER.PAYLOAD.SIGNATURE`; raises ValueError."""
+    """Split `HEADER.PAYLOAD.SIGNATURE` into (header, decoded payload, signature). Raises ValueError."""
     head, dot, rest = j.partition(".")
     payload, dot2, tail = rest.partition(".")
     if not dot or not dot2:
@@ -184,10 +186,9 @@ def split_j(j: str) -> tuple[bytes, bytes, bytes]:
 
 
 def _from_base64(text: str) -> bytes:
-    """Decoded base64. msgspec decodes eight times as fast as the standard library, which has the message for invalid
-    text.
+    """Decode base64. Raises ValueError.
 
-    Raises ValueError.
+    msgspec decodes eight times as fast as the standard library, which is used for its message about invalid text.
     """
     try:
         return msgspec.convert(text, bytes)
@@ -212,7 +213,7 @@ _JSON = msgspec.json.Encoder()
 
 
 def event_line(event: Event | list[Any]) -> bytes:
-    """An event as its line, newline included."""
+    """The line of an event, with its newline."""
     return _JSON.encode(EventLine(event[0], event[1], event[2])) + b"\n"
 
 
@@ -220,8 +221,9 @@ _decode_line = msgspec.json.Decoder(EventLine).decode
 
 
 def events_of(text: str) -> list[Event]:
-    """The events of an eventlog. Raises msgspec.DecodeError. A newline alone ends an event: JSON may have what
-    `splitlines` takes for one.
+    """The events of an eventlog. Raises msgspec.DecodeError.
+
+    Only a newline ends an event: JSON may contain other characters at which `splitlines` splits.
     """
     lines = map(_decode_line, text.rstrip("\n").split("\n") if text else ())
     return [(line.timestamp, line.name, line.context) for line in lines]

@@ -1,7 +1,7 @@
-"""Policy (RFC 33): defaults and limits of jobspecs, from `[policy]` and `[queues]` of the configuration. Pure.
+"""Policy (RFC 33): defaults and limits of jobspecs from `[policy]` and `[queues]`. Pure.
 
-Ingest applies it to every submitted job; the job manager checks limits again when a guest updates a job. A queue's own
-table overrides the general one, key by key.
+Ingest applies it to every submitted job. The job manager checks limits again when a guest updates a job. A queue's own
+table overrides the general table, key by key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SIZES = ("nnodes", "ncores", "ngpus")
 
 
 class PolicyError(ValueError):
-    """A job requests more than its queue allows; the text names the request and the limit."""
+    """A job requests more than its queue allows. The text names the request and the limit."""
 
 
 class UnknownQueue(ValueError):
@@ -24,7 +24,7 @@ class UnknownQueue(ValueError):
 
 
 class PolicyConfigError(ValueError):
-    """An invalid policy in the configuration; the text has the key and what would be right."""
+    """An invalid policy in the configuration. The text has the key and the expected value."""
 
 
 class Limits(NamedTuple):
@@ -45,7 +45,7 @@ class Queue(NamedTuple):
 
 
 class Policy:
-    """The policy of a configuration; raises PolicyConfigError."""
+    """The policy of a configuration. Raises PolicyConfigError."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         general = _table(config, "policy", "policy")
@@ -70,14 +70,15 @@ class Policy:
     def updates(self, jobspec: dict[str, Any]) -> dict[str, Any]:
         """The missing parts of a jobspec: {"attributes.system.KEY": value}.
 
-        Raises UnknownQueue, and PolicyError for any queue where none is configured. In Flux, too, these two differ.
+        Raises UnknownQueue, or PolicyError if a queue is named and none is configured. Flux distinguishes these two as
+        well.
         """
         system = js.system(jobspec)
         out: dict[str, Any] = {}
         name = system.get("queue")
         if name is None and self.default_queue:
             name = out["attributes.system.queue"] = self.default_queue
-        # The empty name is internal: it stands for the only queue of an instance without named ones.
+        # The empty name is internal: it stands for the only queue of an instance without named queues.
         queue = None if name == "" else self.queues.get(name or "")
         if queue is None:
             if name is not None and not self.names:
@@ -93,7 +94,7 @@ class Policy:
         return out
 
     def constraint_for(self, constraint: dict[str, Any] | None, old: str, new: str) -> dict[str, Any] | None:
-        """The constraint of a job that changes its queue; raises UnknownQueue."""
+        """The constraint of a job that changes its queue. Raises UnknownQueue."""
         if new not in self.queues:
             raise UnknownQueue(f"Invalid queue '{new}' specified")
         before = self.queues[old].constraint if old in self.queues else None

@@ -1,8 +1,8 @@
 """The record of one job, derived from its eventlog (RFC 21), and the effect of each event on it. Pure.
 
-State is derived from events alone, so the record of a running job and one read back from the journal are the same.
-State that is not derived (a request under way to the scheduler or the exec service) is at the end of the slots, and is
-empty after a replay.
+State is derived from events alone, so a running job and a job read back from the journal have the same record. State
+that is not derived (pending requests to the scheduler or the exec service) is empty after a replay. It is stored in the
+attributes that `__init__` sets last.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ Event = tuple[float, str, Optional[dict[str, Any]]]
 
 
 class Job:
-    """An active job. `jobspec` and `r` are the current ones, with every update applied. After `put_away` the jobspec is
-    not in memory, and is made again for each use.
+    """An active job. `jobspec` and `r` are current, with every update applied.
+
+    After `put_away`, the jobspec is not in memory, and is loaded for each use.
     """
 
     __slots__ = (
@@ -100,11 +101,11 @@ class Job:
         return self._load() if self._jobspec is None else self._jobspec
 
     def put_away(self, load: Callable[[], dict[str, Any]]) -> None:
-        """Keep no jobspec: `load` returns it, with the updates in `events`."""
+        """Drop the jobspec from memory: `load` returns it, with the updates in `events`."""
         self._jobspec, self._load = None, load
 
     def apply(self, event: Event) -> None:
-        """Append an event and apply its effect; an event that RFC 21 does not define has none."""
+        """Append an event and apply its effect. An event that RFC 21 does not define has none."""
         self.events.append(event)
         handler = _EVENTS.get(event[1])
         if handler is not None:
@@ -116,11 +117,11 @@ class Job:
 
     @property
     def expiration(self) -> float:
-        """The end of the job's time limit, in seconds since the epoch; 0 without one."""
+        """The end of the job's time limit in seconds since the epoch, or 0 without a limit."""
         return float(self.r["execution"].get("expiration") or 0.0) if self.r is not None else 0.0
 
     def ends_after(self, duration: float) -> float:
-        """The end of a running job's time if it may run `duration` seconds in all (0: no limit)."""
+        """The end of a running job's time if it may run `duration` seconds in total (0: no limit)."""
         if not duration:
             return 0.0
         assert self.r is not None
@@ -204,7 +205,7 @@ def _flux_restart(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
-    """The job has lost its resources and is pending again."""
+    """Make a job pending again that has lost its resources."""
     if job.state == RUN:
         job.state = PRIORITY
         job.r, job.has_resources, job.started = None, False, False
@@ -212,8 +213,10 @@ def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def users_own(annotations: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The user's own annotations, which a job keeps when it loses its resources. A scheduler's are about those, and the
-    address of an instance that the job was is not its next one's.
+    """The user's own annotations, which a job keeps when it loses its resources.
+
+    The scheduler's annotations describe those resources. The `uri` is dropped too: it is the address of an instance
+    that has ended with them.
     """
     own = annotations.get("user") if annotations else None
     others = {key: value for key, value in own.items() if key != "uri"} if isinstance(own, dict) else None
@@ -221,7 +224,7 @@ def users_own(annotations: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def requeues(job: Job) -> int:
-    """How often a job was queued again after its resources were lost."""
+    """The number of times that a job was queued again after its resources were lost."""
     return sum(map(_is_requeue, job.events))
 
 
@@ -318,7 +321,7 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
 
 
 def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """`old` with `change` laid on top, table by table; null removes a key (RFC 27, annotations). Neither is changed."""
+    """Merge `change` into a copy of `old`, table by table. null removes a key (RFC 27, annotations)."""
     out = dict(old)
     for key, value in change.items():
         if value is None:
@@ -336,7 +339,7 @@ def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
-    """The jobspec with `{"attributes.system.duration": 60, ...}` set; the result shares all unchanged parts."""
+    """The jobspec with `{"attributes.system.duration": 60, ...}` set. It shares all unchanged parts."""
     out = dict(jobspec)
     for path, value in updates.items():
         here = out
@@ -358,7 +361,7 @@ def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
 
 
 def current_r(r: dict[str, Any], events: Iterable[Event]) -> dict[str, Any]:
-    """R with all updates; those before a job was queued again are about resources that it lost then."""
+    """R with all updates since the job was last queued again: earlier updates are about lost resources."""
     updates: dict[str, Any] = {}
     for event in events:
         _, name, context = event
@@ -370,7 +373,7 @@ def current_r(r: dict[str, Any], events: Iterable[Event]) -> dict[str, Any]:
 
 
 def failure_text(job: Job) -> str:
-    """Why a job failed, in the words of `flux job wait`; "" if it succeeded."""
+    """The reason why a job failed, in the words of `flux job wait`; "" if it succeeded."""
     if job.fatal is not None:
         kind, note = job.fatal
         return f"Fatal exception type={kind} {note}".rstrip()
@@ -398,14 +401,14 @@ _EXCEPTED = 0x20
 
 
 def summary(job: Job) -> int:
-    """The core's data of an inactive job in one number: its end, its user, whether it started, its result."""
+    """The essential data of an inactive job in one number: end, user, whether it started, result."""
     ended = int(job.events[-1][0] * 1000)
     flags = (_STARTED if job.started else 0) | (_EXCEPTED if job.fatal is not None else 0)
     return ended << 40 | job.userid << 8 | flags | job.result
 
 
 def inactive_since(known: int) -> float:
-    """The end of a summary's job, in seconds since the epoch (with milliseconds)."""
+    """The end of a summary's job in seconds since the epoch, with milliseconds."""
     return (known >> 40) / 1000
 
 
@@ -420,10 +423,10 @@ def inactive_result(known: int) -> int:
 
 
 def inactive_excepted(known: int) -> bool:
-    """Whether the job of a summary had a fatal exception."""
+    """True if the job of a summary had a fatal exception."""
     return bool(known & _EXCEPTED)
 
 
 def inactive_started(known: int) -> bool:
-    """Whether the job of a summary ever started."""
+    """True if the job of a summary ever started."""
     return bool(known & _STARTED)

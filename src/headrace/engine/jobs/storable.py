@@ -1,4 +1,4 @@
-"""What users may have stored: values that can be written to the journal, and read back whoever reads them. Pure."""
+"""Checks that users' values can be written to the journal and read back by any reader. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-# Encoders and decoders of nested values recurse, and fail near Python's recursion limit (1000 frames). The depth at
-# which one fails differs, so a value that was encoded may be too deep to be decoded. The resources of a legal jobspec
-# have up to 130 levels.
+# Encoders and decoders of nested values recurse, and fail near Python's recursion limit (1000 frames). They fail at
+# different depths, so a value that was encoded may be too deep to be decoded. The resources of a valid jobspec have up
+# to 130 levels.
 MOST_LEVELS = 150
 TOO_DEEP = f"is nested deeper than {MOST_LEVELS} levels"
 _TOO_LARGE = "has a whole number of more than 64 bits"
@@ -18,7 +18,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def is_deep(value: Any, most: int = MOST_LEVELS) -> bool:
-    """Whether objects and arrays are nested deeper in `value` than `most` levels."""
+    """True if objects and arrays in `value` are nested deeper than `most` levels."""
     layer = [value] if type(value) in _CONTAINERS else []
     for _ in range(most):
         if not layer:
@@ -33,7 +33,7 @@ def is_deep(value: Any, most: int = MOST_LEVELS) -> bool:
 
 
 def unstorable(value: Any) -> str:
-    """Why a value cannot be stored, as the end of a sentence; "" if it can."""
+    """The reason why a value cannot be stored, as the end of a sentence; "" if it can."""
     if is_deep(value):
         return TOO_DEEP
     try:

@@ -1,1 +1,1 @@
-"""Parts that start, feed and inspect processes, on Linux."""
+"""Starting, feeding and inspecting processes on Linux."""

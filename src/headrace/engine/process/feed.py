@@ -1,4 +1,4 @@
-"""Non-blocking writes to the standard input of a child; data that the pipe has no room for is queued."""
+"""Non-blocking writes to the standard input of a child. Data that does not fit in the pipe is queued."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Feed:
                 self._on_room()
 
     def _unwatch(self) -> bool:
-        """Stop waiting for room in the pipe; returns whether it was waiting."""
+        """Stop waiting for room in the pipe. True if it was waiting."""
         waited, self._watched = self._watched, False
         if waited:
             self._loop.unwatch_writable(self.fd)
@@ -73,7 +73,7 @@ class Feed:
                 self._loop.watch_writable(self.fd, self._pump)
             return
         except OSError:
-            # The reader has closed its end, so the rest is dropped, as in a shell's pipeline.
+            # The reader has closed its end, so drop the rest, as in a shell's pipeline.
             self.close()
             return
         waited = self._unwatch()

@@ -1,4 +1,4 @@
-"""How often a process looks for reference cycles, and when it gives memory back to the kernel."""
+"""The frequency of searches for reference cycles, and the return of freed memory to the kernel."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-# Bytes from which a table is worth shrinking, and bytes for each entry above which it is mostly empty: it has about 100
-# when it is in use.
+# The least bytes of a table worth shrinking, and the bytes per entry above which it is mostly empty: a table in use has
+# about 100.
 _LARGE = 256 << 10
 _SPARSE = 512
-# Seconds after which memory that was freed is given back to the kernel.
+# Seconds until freed memory is returned to the kernel.
 _TRIM_AFTER = 0.5
 
 
 def collect_rarely() -> None:
-    """Look for cycles rarely: most objects of a broker live in queues for milliseconds or in tables for hours, and what
-    imports make stays. With Python's own threshold a tenth of the time of a broker's imports is spent on looking.
+    """Search for cycles rarely.
+
+    Most objects of a broker live in queues for milliseconds or in tables for hours, and objects created by imports are
+    permanent. With Python's own threshold, the search takes a tenth of the time of a broker's imports.
     """
     gc.set_threshold(50_000, 20, 50)
 
 
 def shrink(table: dict[Any, Any]) -> bool:
-    """Free the room of entries that a table has lost, which CPython keeps until as many have come again; True if there
-    was much. The order of the other entries stays. Nobody may be iterating over the table.
+    """Free the memory of entries that were removed from a table. True if that was much.
+
+    CPython keeps this memory until as many entries were added again. The order of the other entries does not change.
+    Must not be called during an iteration over the table.
     """
     size = sys.getsizeof(table)
     if size < _LARGE or size < _SPARSE * len(table):
@@ -40,19 +44,21 @@ def shrink(table: dict[Any, Any]) -> bool:
 
 
 def give_memory_back() -> None:
-    """Return freed memory to the kernel, for a process that has freed much: a few milliseconds, and .1 ms for each
-    thousand objects that are left.
+    """Return freed memory to the kernel, in a process that has freed much.
 
-    CPython keeps thousands of freed tuples, lists and dictionaries for their next use, until it looks for cycles: those
-    of a large table lie scattered in its memory and hold all of that. glibc by itself keeps as much as the largest
-    block that was freed was large, twice, and a page between others for good; with another C library it is left alone.
+    It takes a few milliseconds, and 0.1 ms for each thousand remaining objects.
+
+    CPython keeps thousands of freed tuples, lists and dictionaries for reuse until it searches for cycles. Those of a
+    large table are scattered over its memory, and keep all of it allocated. glibc by itself keeps up to twice the size
+    of the largest freed block, and never returns single pages between others. With another C library, only the search
+    is done.
     """
     gc.collect()
     _malloc_trim()(0)
 
 
 class LaterTrim:
-    """Gives memory back a little later, once for all requests until then."""
+    """Returns memory to the kernel after a delay, once for all requests in that time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -70,7 +76,7 @@ class LaterTrim:
 
 @functools.lru_cache(None)
 def _malloc_trim() -> Callable[[int], object]:
-    # Imported here: it is for processes that have freed much, and costs 1 MiB.
+    # Imported here: only processes that have freed much need it, and it costs 1 MiB.
     import ctypes
 
     return getattr(ctypes.CDLL(None), "malloc_trim", lambda _pad: None)

@@ -1,8 +1,8 @@
-"""The operations that a broker and its exec agent send each other (docs/dev/interfaces.md), by the field `op`.
+"""The operations between a broker and its exec agent (docs/dev/interfaces.md), by the field `op`.
 
-They are dictionaries, as msgpack and JSON have them, because most pass from one to the other through brokers that look
-at one field or two. Types are checked statically: a message is made by one of the types below, and whoever asks for
-`op["op"]` knows the other fields. What comes from other nodes is checked where it is used.
+They are dictionaries, as in msgpack and JSON, because most are only passed on by brokers that read one or two fields.
+Types are checked statically: a message is created with one of the types below, and a check of `op["op"]` determines its
+other fields. Data from other nodes are validated where they are used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Environment(TypedDict):
-    """The environment of a job by the file that has most of it (`base`), and the variables of its own."""
+    """The environment of a job: the file that has most of it (`base`), and variables in which it differs."""
 
     base: str
     own: dict[str, Any]
@@ -30,7 +30,7 @@ class Start(TypedDict):
     userid: int
     jobspec: dict[str, Any]
     R: dict[str, Any]
-    # None if the jobspec has it.
+    # None if the jobspec has the environment.
     environment: NotRequired[Environment | None]
     nodeid: int
     nnodes: int
@@ -39,20 +39,21 @@ class Start(TypedDict):
     hosts: list[str]
     uri: str
     rundir: str
-    # The job path of the job, and the level of the instance that it runs in.
+    # The job path of the job, and the level of the instance that runs it.
     idpath: str
     instance_level: int
     # Seconds since the epoch, 0 for never.
     expiration: float
-    # The name of the service of its lead shell.
+    # The service name of the job's lead shell.
     service: str
-    # The attribute `tbon.interface-hint` where it is not the default.
+    # The attribute `tbon.interface-hint` if it is not the default.
     interface_hint: NotRequired[str]
-    # The shell is a process of the job's user.
+    # True if the shell runs as a process of the job's user.
     as_user: NotRequired[bool]
-    # The service of PAM that opens a session for that process, "" for none.
+    # The PAM service that opens a session for that process, "" for none.
     pam_service: NotRequired[str]
-    # The most bytes of each stream in the output eventlog, whatever the job asks for; absent for the owner's jobs.
+    # The most bytes of each stream in the output eventlog, regardless of the job's options. Absent for the owner's
+    # jobs.
     most_output: NotRequired[int]
 
 
@@ -66,7 +67,7 @@ class Kill(TypedDict):
 
 
 class SetExpiration(TypedDict):
-    """A job ends at another time, in seconds since the epoch; 0 for never."""
+    """Change the end of a job's time limit, in seconds since the epoch; 0 for never."""
 
     op: Literal["expiration"]
     id: int
@@ -78,7 +79,11 @@ FromPeer = TypedDict("FromPeer", {"op": Literal["peer"], "id": int, "from": int,
 
 
 class Barrier(TypedDict):
-    """Down: the barrier `seq` is complete, with the pairs of all nodes. Up: it was entered, with one's own pairs."""
+    """A barrier with number `seq`.
+
+    To the agent: the barrier is complete, with the pairs of all nodes. From the agent: the barrier was entered, with
+    this node's pairs.
+    """
 
     op: Literal["barrier"]
     id: int
@@ -100,7 +105,10 @@ class Rpc(TypedDict):
 
 
 class RpcDrained(TypedDict):
-    """The client of the request `token` has taken what it was sent before it was asked by `rpc-drain`, or is gone."""
+    """The response to `rpc-drain`.
+
+    The client of request `token` has read its responses or has disconnected.
+    """
 
     op: Literal["rpc-drained"]
     id: int
@@ -111,7 +119,7 @@ class RpcDrained(TypedDict):
 
 
 class Exec(TypedDict):
-    """Start a subprocess, as part of the job `job` on this node if that is not 0."""
+    """Start a subprocess. It belongs to the job `job` on this node unless that is 0."""
 
     op: Literal["exec"]
     handle: int
@@ -128,7 +136,7 @@ class ExecWrite(TypedDict):
 
 
 class ExecHold(TypedDict):
-    """Read no output of a subprocess, or read it again."""
+    """Pause or resume reading a subprocess's output."""
 
     op: Literal["exec-hold"]
     handle: int
@@ -145,8 +153,11 @@ class ExecKill(TypedDict):
 
 
 class Program(TypedDict):
-    """The process of the broker's initial program, 0 for none. One that is about to start is known by its `uri`
-    (FLUX_URI) and by the tick `since` at which it is started (`engine/process/linux.py`)."""
+    """The process of the broker's initial program, 0 for none.
+
+    Before its pid is known, a program is identified by its `uri` (FLUX_URI) and the tick `since` at which it is started
+    (`engine/process/linux.py`).
+    """
 
     op: Literal["program"]
     pid: int
@@ -188,7 +199,7 @@ class Output(TypedDict):
 
 
 class ToPeer(TypedDict):
-    """`data` is for the shell of node `to` of the same job."""
+    """Send `data` to the shell of node `to` of the same job."""
 
     op: Literal["peer"]
     id: int
@@ -197,7 +208,10 @@ class ToPeer(TypedDict):
 
 
 class RaisedException(TypedDict):
-    """An exception of a job (RFC 21). `status` is the wait status of a shell that could not start its tasks."""
+    """An exception of a job (RFC 21).
+
+    `status` is the wait status of a shell that could not start its tasks.
+    """
 
     op: Literal["exception"]
     id: int
@@ -209,7 +223,7 @@ class RaisedException(TypedDict):
 
 
 class RpcReply(TypedDict):
-    """The answer to a request; with `errnum` its last one."""
+    """A response to a request. A response with `errnum` is the last one."""
 
     op: Literal["rpc-reply"]
     token: int
@@ -219,7 +233,7 @@ class RpcReply(TypedDict):
 
 
 class RpcDrain(TypedDict):
-    """Say by `rpc-drained` when the client of the request `token` has taken what it was sent."""
+    """Request `rpc-drained` once the client of the request `token` has read its responses."""
 
     op: Literal["rpc-drain"]
     id: int
@@ -234,7 +248,10 @@ class Started(TypedDict):
 
 
 class Finish(TypedDict):
-    """The largest wait status of a job on this node; between brokers `bad` has [rank, status] of each that is not 0."""
+    """The largest wait status of a job on this node.
+
+    Between brokers, `bad` has [rank, status] of each nonzero status.
+    """
 
     op: Literal["finish"]
     id: int
@@ -274,7 +291,7 @@ class ExecError(TypedDict):
 
 
 class Gone(TypedDict):
-    """The agent has ended: made by the broker's end of the socket."""
+    """The agent has ended. Created by the broker's end of the socket."""
 
     op: Literal["gone"]
 
@@ -290,7 +307,7 @@ class Lost(TypedDict):
     ranks: str
 
 
-# What is reported about a job, from agents and from broker to broker.
+# Reports about a job, from agents and between brokers.
 Report = Union[ShellEvent, Output, Started, Finish, Barrier, RaisedException, Lost]
 SubprocessReport = Union[ExecStarted, ExecOutput, ExecFinished, ExecError]
 FromShell = Union[ShellEvent, Output, ToPeer, Started, Finish, Barrier, RaisedException, RpcReply, RpcDrain]

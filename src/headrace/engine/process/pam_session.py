@@ -1,4 +1,4 @@
-"""Sessions of PAM: what a site sets for each session of a user, as limits (pam_limits(8)), and who may have none."""
+"""PAM sessions: a site uses them for settings such as limits (pam_limits(8)), or to deny access."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 
 from .user import UserError
 
-# Where libpam looks for the file of a service (pam.d(5)).
+# The folders where libpam looks for the file of a service (pam.d(5)).
 FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
 
 
 def missing(service: str) -> str:
-    """Why there are no sessions of a service of PAM on this host; "" if there are."""
+    """The reason why a PAM service has no sessions on this host, or "" if it does."""
     if not any(os.path.exists(os.path.join(folder, service)) for folder in FOLDERS):
-        # libpam would take the service `other`, which need not be meant for this.
+        # libpam would use the service `other`, which may not be meant for this.
         return f"PAM has no service '{service}': make {FOLDERS[0]}/{service} (on Debian as {FOLDERS[0]}/other)"
     try:
         import pamela  # noqa: F401 - whether it is there
@@ -23,10 +23,10 @@ def missing(service: str) -> str:
 
 
 def open_session(name: str, service: str) -> None:
-    """Open a session of a user for this process, which is root's: it gets what modules of the service set for it.
+    """Open a session of a user for this process, which must be root's.
 
-    Nobody closes the session, since the process will be the user's. Raises UserError where the account may not be
-    used, or a module fails.
+    The process gets the settings of the service. The session is never closed, since the process will become the user's.
+    Raises UserError if the account may not be used, or if a PAM module fails.
     """
     if why := missing(service):
         raise UserError(why)

@@ -1,7 +1,9 @@
-"""Starts one process. What posix_spawn cannot set (directory, limits), the agent sets on itself before; limits that
-would hit the agent itself it sets on the child after. The processors are those of the thread that spawns (`Bound`).
+"""Starting one process with posix_spawn.
 
-posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
+The agent sets properties that posix_spawn cannot set (directory, limits) on itself before the spawn. It sets limits
+that would affect the agent on the child afterwards. The child has the processors of the thread that spawns it
+(`Bound`). posix_spawn is used instead of fork, since it does not copy page tables, and raises an exception if exec
+fails.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 from headrace.engine.process import linux
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
+# All signals that can be reset. Without this list, the C library reads the state of each, a tenth of a spawn's time.
 _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
@@ -30,24 +32,25 @@ LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
 _soft: dict[int, tuple[int, int]] = {}
-# Limits that may hit the agent itself while it has them for a start: SIGXCPU for the time that it has used, or no
-# memory. Where they leave it less room than this (seconds, bytes), the running child gets them.
+# These limits may affect the agent itself while it has them for a start: SIGXCPU for its own CPU time, or a lack of
+# memory. If they leave it less than this (seconds, bytes), they are set on the running child instead.
 _OWN_TIME, _OWN_MEMORY = 5, 64 << 20
 _NO_LIMIT = resource.RLIM_INFINITY
 _OWN = frozenset({resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA})
-# Limits before raise_file_limit, which spawned processes get.
+# The original limits from before raise_file_limit, for spawned processes.
 _given: dict[int, int] = {}
-# The number of descriptors that a broker and its agent request; they never need more.
+# The number of descriptors that a broker and its agent request. They never need more.
 _FILES = 1 << 20
 
 
 class Bound:
-    """Runs functions on chosen processors, one at a time, in a thread that sleeps in between.
+    """Runs functions on given processors, one at a time, in a thread that sleeps in between.
 
-    What is spawned here is bound from its first instruction on, as a process has the processors of the thread that
-    spawns it. A thread that binds itself moves at once, and waits behind what runs there until that has used up its
-    slice. One that sleeps is bound without a move, and runs soon when it is woken, as its slices are short. The caller
-    does not move. The thread starts with the first call, and lasts as long as its process.
+    A process has the processors of the thread that spawns it, so a process spawned here is bound from its first
+    instruction. A running thread that binds itself moves at once, and waits until the process on that processor has
+    used up its time slice. A sleeping thread is bound without a move, and runs soon after it is woken, since its own
+    slices are short. The calling thread does not move. The thread starts with the first call, and lasts as long as its
+    process.
     """
 
     def __init__(self) -> None:
@@ -58,10 +61,13 @@ class Bound:
         self._error: BaseException | None = None
 
     def run(self, cpus: frozenset[int], todo: Callable[[], int]) -> int:
-        """The result of `todo()` on the processors `cpus`. Raises what that raises, and OSError for no processors."""
+        """Run `todo()` on the processors `cpus`; returns its result.
+
+        Raises the exceptions of `todo`, and OSError if `cpus` has no usable processor.
+        """
         if not self._id:
             self._start()
-        # At each call: others may bind threads, too.
+        # Set for each call, since other code may also bind threads.
         os.sched_setaffinity(self._id, cpus)
         self._todo = todo
         self._begin.release()
@@ -74,7 +80,7 @@ class Bound:
     def _start(self) -> None:
         self._begin.acquire()
         self._ended.acquire()
-        # Signals are for the main thread. This one inherits the mask.
+        # Signals are for the main thread. The new thread inherits the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             _thread.start_new_thread(self._serve, ())
@@ -100,7 +106,7 @@ _bound = Bound()
 def find_program(name: str, path: str) -> str:
     """The file for the command `name` in `path`. Raises OSError(ENOENT or EACCES), as execvp would.
 
-    Each start searches anew: a file may have been installed into an earlier folder since the last one.
+    Not cached: a file may have been installed into an earlier folder since the last start.
     """
     if "/" in name:
         return name
@@ -116,10 +122,9 @@ def find_program(name: str, path: str) -> str:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of descriptors for this process and its forks, as the usual limit is meant for programs of one
-    user.
+    """Raise the limit of descriptors for this process and its forks.
 
-    Spawned processes get the original limit.
+    The usual limit is meant for programs of one user. Spawned processes get the original limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
@@ -130,7 +135,7 @@ def raise_file_limit() -> None:
 
 
 def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
-    """The soft limits (resource number to value) that must be set for a child, as it would not inherit them."""
+    """The soft limits (resource number to value) to set for a child because it would not inherit them."""
     out = dict(_given)
     for name, value in wanted.items():
         number = LIMITS.get(name)
@@ -160,23 +165,22 @@ def spawn(
     runs_text: bool = True,
     cpus: frozenset[int] | None = None,
 ) -> int:
-    """Start `argv` in a process group of its own, or with `session` in a session of its own, without a controlling
-    terminal; `fds` are (ours, its) pairs. Returns the pid.
+    """Start `argv` in a new process group, or with `session` in a new session; returns the pid.
 
-    It is bound to the processors `cpus`, None for those of this process.
+    A new session has no controlling terminal. `fds` are (ours, its) pairs. The process is bound to the processors
+    `cpus`, or with None to those of this process.
 
-    With `runs_text`, an executable file that is not a program and names no interpreter is a script of /bin/sh.
+    With `runs_text`, an executable file that is not a program and names no interpreter is run as a script of /bin/sh.
 
-    With `terminal`, a device that controls no session, the process leads a session with it as its standard streams and
-    controlling terminal, in the foreground.
+    With `terminal`, a device that controls no session, the process leads a session with the device as its standard
+    streams and controlling terminal, in the foreground.
 
     Raises OSError: ENOENT, EACCES and ENOEXEC are about the program, E2BIG about the arguments.
     """
     path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
     actions: list[_Action] = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
     if terminal:
-        # A session leader gets the first terminal that it opens as controlling terminal; an inherited one does not
-        # count.
+        # The first terminal that a session leader opens becomes its controlling terminal; an inherited one does not.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
     how = (_given if limits is None else limits, session or bool(terminal), group, cpus)
@@ -201,7 +205,7 @@ def _spawn(
     after = (
         ()
         if _OWN.isdisjoint(limits)
-        else [number for number in _OWN if _hits_us(number, limits.get(number, _NO_LIMIT))]
+        else [number for number in _OWN if _affects_this_process(number, limits.get(number, _NO_LIMIT))]
     )
     before = {number: value for number, value in limits.items() if number not in after} if after else limits
     mask = _no_signals(before) if before else ()
@@ -213,30 +217,30 @@ def _spawn(
         for number in before:
             resource.setrlimit(number, _soft[number])
     for number in after:
-        # For a moment it runs without them. It may have ended, and those of a program that changes its user may be set
-        # only with privileges.
+        # The child runs without these limits for a moment. It may have ended already. If its program changes the user,
+        # setting its limits may require privileges.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             resource.prlimit(pid, number, (limits[number], _soft[number][1]))
     return pid
 
 
-def _hits_us(number: int, value: int) -> bool:
-    """Whether this process cannot have the limit even for the time of a start."""
+def _affects_this_process(number: int, value: int) -> bool:
+    """True if this process cannot have the limit even for the time of a start."""
     if value == _NO_LIMIT:
         return False
     if number == resource.RLIMIT_CPU:
         return value < process_time() + _OWN_TIME
     with open("/proc/self/statm") as file:
         pages = file.read().split()
-    # proc(5): the whole size, and that of data and stack.
+    # proc(5): the whole size, and the size of data and stack.
     used = int(pages[0 if number == resource.RLIMIT_AS else 5]) * resource.getpagesize()
     return value < used + _OWN_MEMORY
 
 
 def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
-    """An empty signal mask; while it is iterated, the limits that the child starts with are set.
+    """An empty signal mask; while it is iterated, the limits for the child are set.
 
-    The C library refuses file actions for descriptors beyond the present limit, which may be higher than the child's.
+    The C library refuses file actions for descriptors beyond the current limit, which may be higher than the child's.
     Python iterates over the mask after it has read the actions and before it starts the child.
     """
     for number, value in limits.items():
@@ -244,16 +248,17 @@ def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
     yield from ()
 
 
-# Our own programs in a Python that has the modules of this one. `python -m` looks for modules in the working directory
-# before all others, and whoever may write there would run code as the user of this process: for an instance of root
-# that is anybody where it was started in /tmp. The first argument is the search path, one folder a line.
+# Command lines for our own programs, in a Python with the search path of this process. `python -m` would search the
+# working directory first, and anyone who can write there could run code as the user of this process: for an instance of
+# root that was started in /tmp, that is any user. The first argument is the search path, one folder per line.
 _PATH = "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
 _MODULE = f"{_PATH}import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 
 
 def calling(statement: str, *arguments: str, first: str = "") -> list[str]:
-    """The command line of a Python that executes a statement; `sys.argv[1:]` are the arguments. `first` is a folder to
-    be searched before those of this process.
+    """The command line of a Python that executes a statement; `sys.argv[1:]` are the arguments.
+
+    `first` is a folder to search before those of this process.
     """
     return [sys.executable, "-c", _PATH + statement, _folders(first), *arguments]
 

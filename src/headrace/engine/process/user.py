@@ -1,4 +1,4 @@
-"""A process that becomes another user for good: user id, groups and no capabilities, each step checked."""
+"""Permanently becoming another user: user id, groups and no capabilities, each step checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.engine.process import linux
 
 
 class User(NamedTuple):
-    """A user by the passwd and group databases; `groups` has `gid` and the supplementary groups."""
+    """A user from the passwd and group databases. `groups` has `gid` and the supplementary groups."""
 
     name: str
     uid: int
@@ -25,11 +25,14 @@ class User(NamedTuple):
 
 
 class UserError(Exception):
-    """The process cannot be a process of the user; the text says why."""
+    """The process cannot become a process of the user. The text has the reason."""
 
 
 def look_up(uid: int) -> User:
-    """Raises UserError for an unknown user. This asks the name services of the node, which may take long."""
+    """Look up a user. Raises UserError for an unknown user.
+
+    This queries the name services of the node, which may take long.
+    """
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -40,31 +43,31 @@ def look_up(uid: int) -> User:
 
 
 def become(user: User) -> None:
-    """Make this process, which is root's, one of `user`, without any way back. Raises UserError; then it must end.
+    """Make this process, which must be root's, a process of `user` permanently.
 
-    The order matters: only root may set groups, so the user id comes last. Each step is checked by what the kernel says
-    of the process afterwards.
+    Raises UserError; then the process must exit. The order matters: only root may set groups, so the user id comes
+    last. Each step is checked against the state that the kernel reports afterwards.
     """
     if user.uid <= 0 or user.gid < 0:
         raise UserError(f"a process cannot become user {user.uid}")
     try:
         linux.leave_keyring()
         os.setgroups(user.groups)
-        _must(sorted(os.getgroups()) == list(user.groups), "setgroups")
+        _require(sorted(os.getgroups()) == list(user.groups), "setgroups")
         os.setgid(user.gid)
-        _must(os.getresgid() == (user.gid,) * 3, "setgid")
+        _require(os.getresgid() == (user.gid,) * 3, "setgid")
         os.setuid(user.uid)
-        _must(os.getresuid() == (user.uid,) * 3, "setuid")
+        _require(os.getresuid() == (user.uid,) * 3, "setuid")
         linux.drop_capabilities()
-        _must(not linux.capabilities(), "capset")
+        _require(not linux.capabilities(), "capset")
         linux.forbid_new_privileges()
-        # The kernel has made the process unreadable for its own user, as it was root's: it could not write its own
-        # files in /proc, such as oom_score_adj. It has read nothing yet that is not the user's.
+        # The process was root's, so the kernel has made it unreadable for its own user, and it could not write its own
+        # files in /proc, such as oom_score_adj. So far, it has only read data of the user.
         linux.become_dumpable()
     except OSError as exc:
         raise UserError(f"cannot become user {user.name} ({user.uid}): {exc.strerror}") from None
 
 
-def _must(done: bool, call: str) -> None:
+def _require(done: bool, call: str) -> None:
     if not done:
         raise UserError(f"{call} had no effect")

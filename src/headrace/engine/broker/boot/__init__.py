@@ -1,1 +1,1 @@
-"""How a broker determines its rank, size and neighbours (RFC 13, configuration, Slurm)."""
+"""The boot of a broker: its rank, size and neighbours (RFC 13, configuration, Slurm)."""

@@ -1,9 +1,9 @@
-"""Which of this host's IPv4 addresses other hosts reach it at: `tbon.interface-hint` (flux-broker-attributes(7)).
+"""The IPv4 address of this host for other hosts, by `tbon.interface-hint` (flux-broker-attributes(7)).
 
-`default-route` is the address of the interface with the default route, `hostname` the one that our name has; else the
-hint is an interface's name or a network such as 10.1.0.0/16.
-Also which endpoints that somebody wrote need IPv6: a socket of ZeroMQ that has it knows an interface by its IPv6
-address alone, and prefers that of a name.
+`default-route` is the address of the interface with the default route. `hostname` is the address that our host name
+resolves to. Any other hint is the name of an interface, or a network such as 10.1.0.0/16. This file also decides which
+configured endpoints need IPv6. IPv6 is not always enabled, because a ZeroMQ socket with IPv6 knows an interface only by
+its IPv6 address, and prefers the IPv6 address of a host name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ class AddressError(ValueError):
 
 
 def hint_of(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """The hint: from the attribute if it is set, otherwise from environment variables."""
+    """The interface hint, from the attribute if it is set, otherwise from environment variables."""
     given = attrs.get("tbon.interface-hint") or env.get("FLUX_IPADDR_INTERFACE")
     return given or ("hostname" if "FLUX_IPADDR_HOSTNAME" in env else _DEFAULT)
 
 
 def address_of(hostname: str, hint: str = _DEFAULT) -> str:
-    """The IPv4 address of this host for other hosts, in dots. Raises AddressError.
+    """The IPv4 address of this host for other hosts, in dotted notation. Raises AddressError.
 
-    `default-route` falls back on the name's address, on the only interface besides loopback, and on loopback.
+    `default-route` falls back on the host name's address, then on the only interface besides loopback, then on
+    loopback.
     """
     if hint == _DEFAULT:
         with contextlib.suppress(OSError), open("/proc/net/route") as routes:
@@ -44,9 +45,9 @@ def address_of(hostname: str, hint: str = _DEFAULT) -> str:
             if hint != _DEFAULT:
                 raise AddressError(f"tbon.interface-hint=hostname: {hostname}: {exc.strerror}") from None
             found = "127.0.0.1"
-        return _only_other() or found if hint == _DEFAULT and is_loopback(found) else found
+        return _only_external_address() or found if hint == _DEFAULT and is_loopback(found) else found
     if "/" in hint:
-        return _in_network(hint)
+        return _address_in_network(hint)
     try:
         return _of_interface(hint)
     except OSError:
@@ -61,7 +62,10 @@ def is_loopback(address: str) -> bool:
 
 
 def unreached(host: str, address: str, child: str, hint: str) -> str:
-    """Why a broker on host `child` does not reach one on `host` at `address`; "" unless it is loopback's by default."""
+    """The reason why a broker on `child` cannot reach one on `host` at `address`, or "".
+
+    It is "" unless `address` is a loopback address and was not configured explicitly.
+    """
     if host == child or not is_loopback(address) or hint not in (_DEFAULT, "hostname"):
         return ""
     route = "no default route, nor a single interface beside loopback, and " if hint == _DEFAULT else ""
@@ -73,10 +77,10 @@ def unreached(host: str, address: str, child: str, hint: str) -> str:
 
 
 def no_route(address: str) -> str:
-    """Why this host has no way to an IPv4 address, by the kernel's routes; "" if it has one."""
+    """The reason why this host has no route to an IPv4 address, or "" if it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # For a datagram socket, this looks the route up and sends nothing.
+            # For a datagram socket, this looks up the route and sends nothing.
             probe.connect((address, 1))
         except OSError as exc:
             why = exc.strerror or str(exc)
@@ -85,7 +89,10 @@ def no_route(address: str) -> str:
 
 
 def needs_ipv6_to_bind(endpoint: str) -> bool:
-    """Whether an endpoint to bind needs IPv6: `*` (which then has both), an interface without IPv4, an IPv6 address."""
+    """True if an endpoint to bind needs IPv6.
+
+    It does for `*` (which then also has IPv4), an interface without IPv4, or an IPv6 address.
+    """
     host = _host_of(endpoint)
     if host == "*":
         return True
@@ -99,17 +106,17 @@ def needs_ipv6_to_bind(endpoint: str) -> bool:
 
 
 def needs_ipv6_to_connect(endpoint: str) -> bool:
-    """Whether an endpoint to connect to needs IPv6: an IPv6 address, or a name with only such; not an unknown name."""
+    """True if an endpoint to connect to needs IPv6: an IPv6 address, or a name that only resolves to such."""
     return families_of(endpoint)[0] == {socket.AF_INET6}
 
 
 def families_of(endpoint: str) -> tuple[frozenset[int], str]:
-    """The address families of an endpoint's host; without any, also the reason."""
+    """The address families of an endpoint's host. If there is none, also the reason."""
     host = _host_of(endpoint)
     if ":" in host:
         return frozenset({socket.AF_INET6}), ""
     try:
-        # As bytes: for a text it would load the codecs of international names.
+        # As bytes: a str would load the codecs for international domain names.
         found = socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM)
     except OSError as exc:
         return frozenset(), f"{host}: {exc.strerror}"
@@ -123,7 +130,7 @@ def _host_of(endpoint: str) -> str:
     return endpoint.removeprefix("tcp://").rpartition(";")[2].rpartition(":")[0].strip("[]")
 
 
-def _in_network(hint: str) -> str:
+def _address_in_network(hint: str) -> str:
     import ipaddress
 
     try:
@@ -138,8 +145,8 @@ def _in_network(hint: str) -> str:
     raise AddressError(f"tbon.interface-hint={hint}: no interface of this host is in that network")
 
 
-def _only_other() -> str:
-    """The address of the only interface besides loopback that has one; "" otherwise."""
+def _only_external_address() -> str:
+    """The address of the only interface besides loopback that has one, or ""."""
     found = set()
     for _, name in socket.if_nameindex():
         with contextlib.suppress(OSError):
@@ -149,7 +156,7 @@ def _only_other() -> str:
 
 
 def _of_interface(name: str) -> str:
-    """The address of the interface with the default route. Raises OSError without one."""
+    """The address of the interface with this name. Raises OSError without one."""
     import fcntl
     import struct
 

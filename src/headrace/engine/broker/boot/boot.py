@@ -1,6 +1,6 @@
-"""The data that a broker needs to join an instance, whatever their source.
+"""The data that a broker needs to join an instance, independent of their source.
 
-A boot method (alone, `start --test-size`, PMI, Slurm, a `[bootstrap]` table) makes a BootInfo; all other code is
+A boot method (alone, `start --test-size`, PMI, Slurm, a `[bootstrap]` table) creates a BootInfo; all other code is
 independent of the method. CURVE keys are random, never derived from anything, and never printed.
 """
 
@@ -15,7 +15,7 @@ from headrace.formats.spec.topology import Topology, TopologyError
 
 
 class BootError(Exception):
-    """The instance cannot be assembled; the text says what is missing."""
+    """The instance cannot be assembled. The text says what is missing."""
 
 
 class BootInfo:
@@ -37,28 +37,28 @@ class BootInfo:
         self.topology = topology
         self.hostname = hostname
         self.hosts = hosts or []
-        # `hosts` in RFC 29 form, where it is known already.
+        # `hosts` in RFC 29 form, if it is known already.
         self.hostlist = hostlist
         self.bind = ""
         self.parent_uri = ""
-        # Whether the sockets at `bind` and to the parent have IPv6, beside IPv4.
+        # True if the sockets at `bind` and to the parent have IPv6 in addition to IPv4.
         self.bind_ipv6 = True
         self.parent_ipv6 = True
-        # Why the name of the parent's host has no address, "" where it has one or was not looked up.
+        # The reason why the parent's host name has no address. "" if it has one or was not looked up.
         self.parent_unresolved = ""
         self.parent_key = b""
         self.public_key = b""
         self.secret_key = b""
-        # The file that the keys are from, if they are from one.
+        # The file that the keys were read from, or "".
         self.certificate = ""
         self.members: set[bytes] = set()
-        # The process that forked all brokers of a test instance.
+        # The pid of the process that forked all brokers of a test instance.
         self.starter = 0
         self.attrs: dict[str, str] = {}
 
     @property
     def may_grow(self) -> bool:
-        """Whether hosts may be added while the instance runs, which requires known addresses and keys."""
+        """True if hosts may be added while the instance runs, which requires known addresses and keys."""
         return self.method == "config" and bool(self.public_key)
 
 
@@ -80,7 +80,7 @@ def prefers_tcp(attrs: Mapping[str, str]) -> bool:
 
 
 def free_port(address: str = "") -> int:
-    """A TCP port on which no socket listens now, at an IPv4 address of this host or at all. Raises OSError."""
+    """A TCP port on which no socket listens, at an IPv4 address of this host or at any. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
         port: int = probe.getsockname()[1]
@@ -97,10 +97,10 @@ def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
 
 
 def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str], tcp: str = "") -> list[BootInfo]:
-    """All brokers of a `--test-size` instance: every endpoint is known beforehand, so there is nothing to exchange.
-    With `tcp`, an address of this machine, they talk over TCP.
+    """All brokers of a `--test-size` instance. Every endpoint is known, so nothing is exchanged.
 
-    One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
+    With `tcp`, an address of this machine, they communicate over TCP. The brokers share one random key pair, which only
+    ever exists in the memory of the processes forked with it.
     """
     hostlist, starter = str(Hostlist(hosts)), os.getpid()
     ends = [f"tcp://{tcp}:{free_port(tcp)}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
@@ -119,15 +119,14 @@ def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str],
     return infos
 
 
-# The boot methods that a user may ask for, by an attribute or a variable.
+# The boot methods that a user may request, in an attribute or a variable.
 _OURS = ("config", "pmi2", "simple", "single", "slurm")
-# Methods of Flux that Headrace has not: where others are named beside them, those are tried.
+# Methods of Flux that Headrace does not have. If they are requested together with others, the others are tried.
 _NOT_HERE = ("cray-pals", "libpmi", "libpmi1", "libpmi2", "pmix")
 
 
 def asked_methods(attrs: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
-    """The boot methods in the attribute `broker.boot-method`, or in FLUX_PMI_CLIENT_METHODS, in the order of their
-    trial.
+    """The boot methods in the attribute `broker.boot-method`, or in FLUX_PMI_CLIENT_METHODS, in order.
 
     Empty if all methods may be tried. Raises BootError for a method that Flux does not have.
     """
@@ -139,8 +138,7 @@ def asked_methods(attrs: Mapping[str, str], env: Mapping[str, str]) -> list[str]
 
 
 def method_in_test_instance(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """The first requested method among those of a test instance (`config`, `simple` and `single`); "" if none is
-    requested.
+    """The first requested method among those of a test instance (`config`, `simple` and `single`), or "".
 
     Raises BootError.
     """

@@ -1,4 +1,4 @@
-"""Boot from the `[bootstrap]` table of a configuration file, the one real Flux takes (flux-config-bootstrap(5))."""
+"""Boot from the `[bootstrap]` table of a configuration, as in real Flux (flux-config-bootstrap(5))."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from headrace.formats.spec.os_error import reason
 from headrace.formats.spec.topology import Topology, TopologyError
 
 _HOST_KEYS = ("host", "bind", "connect", "parent")
-# What real Flux calls the shape that the table describes.
+# Real Flux's name for the topology that the table describes.
 _CUSTOM = "custom"
 
 
 def read_certificate(path: str) -> tuple[bytes, bytes]:
-    """The (public, secret) keys of a zcert file. Raises BootError; the file must be readable by its owner only."""
+    """The (public, secret) keys of a zcert file.
+
+    Raises BootError, also if anyone but the owner can read the file.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -36,16 +39,16 @@ def read_certificate(path: str) -> tuple[bytes, bytes]:
 
 
 def from_config(config: dict[str, Any], topo: str) -> BootInfo:
-    """Boot as the host of the table that we run on. Raises BootError naming the field.
+    """Boot as the entry of the table for this host. Raises BootError naming the field.
 
-    `topo` is the shape that was asked for, "" if none was: then a host without `parent` is a child of rank 0.
+    `topo` is the requested topology. If it is "", a host without `parent` is a child of rank 0.
     """
     table = config["bootstrap"]
     if not isinstance(table, dict):
         raise BootError("bootstrap: must be a table")
     hostname = boot.local_hostname()
     entries = _hosts(table)
-    # A certificate that cannot be used is an error for a single broker, too, which needs none.
+    # An unusable certificate is an error even for a single broker, which needs none.
     keys = read_certificate(_certificate(table)) if "curve_cert" in table else None
     if not entries:
         return boot.alone(hostname, topo or _CUSTOM)
@@ -77,11 +80,11 @@ def _certificate(table: dict[str, Any]) -> str:
 def _add_addresses(
     info: BootInfo, topology: Topology, entries: list[dict[str, str]], table: dict[str, Any], topo: str
 ) -> None:
-    """Where this host listens for children, and where its parent listens."""
+    """Set the addresses where this host listens for children, and where its parent listens."""
     rank = info.rank
-    # Flux enables IPv6 only on request; Headrace also where an address has nothing else.
+    # Flux enables IPv6 only on request. Headrace also enables it if an endpoint needs it.
     ipv6 = table.get("enable_ipv6") is True
-    # Brokers without children may get some when the instance grows, in a flat tree rank 0 alone.
+    # Brokers without children may get some when the instance grows. In a flat tree, only rank 0 does.
     may_listen = (not rank or topo) and (entries[rank].get("bind") or table.get("default_bind"))
     if topology.children(rank) or may_listen:
         info.bind = _endpoint(entries[rank], "bind", table, "default_bind")
@@ -89,7 +92,7 @@ def _add_addresses(
     if rank:
         parent = entries[topology.parent(rank)]
         info.parent_uri = _endpoint(parent, "connect", table, "default_connect")
-        # The parent's name may have an IPv4 address as well, at which it does not listen.
+        # The parent's name may also have an IPv4 address, at which it does not listen.
         parent_binds_ipv6 = "[" in str(parent.get("bind") or table.get("default_bind"))
         families, why = families_of(info.parent_uri)
         info.parent_ipv6 = ipv6 or parent_binds_ipv6 or families == {socket.AF_INET6}
@@ -136,7 +139,7 @@ def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:
             if known is None:
                 entries.append({"host": name, **fresh})
             elif fresh and names.count(name) == 1:
-                # The addresses of a host may be in several entries: those of a later entry replace earlier ones.
+                # A host's addresses may be in several entries. A later entry replaces earlier ones.
                 known.update(fresh)
             else:
                 raise BootError(f"bootstrap.hosts: {name} is there twice")

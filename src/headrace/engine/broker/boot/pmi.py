@@ -1,7 +1,8 @@
-"""Boot from PMI or Slurm: brokers exchange host name, endpoint and public key with one barrier, then need it no more.
+"""Boot from PMI or Slurm: brokers exchange host name, endpoint and public key with one barrier.
 
-Every broker has a random key pair of its own; a parent admits exactly the keys of its children. Inside a Flux job the
-process manager is the shell of the enclosing instance, which also says how deep we are.
+After that, PMI is not used any more. Every broker has its own random key pair, and a parent admits exactly the keys of
+its children. Inside a Flux job, the process manager is the shell of the enclosing instance, which also provides the
+instance level.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] 
 
 
 def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
-    """How this process was launched: the boot method's name and its client, None when it was started by hand.
+    """The boot method by which this process was launched, and its client; None if it was started by hand.
 
-    FLUX_PMI_CLIENT_METHODS may say in which order to try the methods; "single" among them ends the search. Methods of
-    Flux that we have not are passed over. Raises BootError when none of them is there to be used.
+    FLUX_PMI_CLIENT_METHODS may give the order in which methods are tried; "single" among them ends the search. Methods
+    that only Flux has are skipped. Raises BootError if none of the methods is available.
     """
     wanted = env.get("FLUX_PMI_CLIENT_METHODS", "").split()
     for name in wanted or _METHODS:
@@ -51,7 +52,7 @@ def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
 def from_launcher(
     method: str, client: type[Launcher], env: Mapping[str, str], rundir: str, attrs: Mapping[str, str]
 ) -> BootInfo:
-    """Boot by exchange with the other brokers, as the attributes that were set want it. Raises BootError."""
+    """Boot by an exchange with the other brokers, according to the given attributes. Raises BootError."""
     try:
         pmi = client(env)
         inherited = _inherited_hint(pmi, attrs, env) if method == "simple" else {}
@@ -75,9 +76,9 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     if size == 1:
         info.hosts = [hostname]
         return info
-    # pyzmq's import would treat an interrupt as an error of its own.
+    # An interrupt during pyzmq's import would be reported as an import error.
     signals.block()
-    # An instance of one broker starts without ZeroMQ.
+    # Imported only here: an instance of one broker starts without ZeroMQ.
     from zmq.utils import z85
 
     signals.unblock()
@@ -91,7 +92,7 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
         else:
             from headrace.engine.broker.boot.address import address_of, hint_of
 
-            # Listening at this address alone keeps the tree off other interfaces.
+            # Listening at this address only keeps the tree off other interfaces.
             hint = hint_of(attrs, env)
             address = address_of(hostname, hint)
             try:
@@ -117,15 +118,16 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
 
 
 def _check_reach(host: str, uri: str, child: str, here: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
-    """Raise PmiError at both ends if the broker on host `child` would try in vain to connect to `host`; `here` is this
-    host, whose routes are those of the child at its own end, or at both if it is the same host.
+    """Raise PmiError at both ends if the broker on host `child` could not connect to `host`.
+
+    `here` is this host. Its routes are checked if it is the child's host, or if both brokers are on the same host.
     """
     if not uri.startswith("tcp://"):
         return
     from headrace.engine.broker.boot.address import hint_of, no_route, unreached
 
     address = uri[len("tcp://") :].rpartition(":")[0]
-    # Tests have many hosts on one machine.
+    # Tests simulate many hosts on one machine.
     text = "" if "FLUX_FAKE_HOSTNAME" in env else unreached(host, address, child, hint_of(attrs, env))
     why = no_route(address) if child in (host, here) else ""
     if why:
@@ -144,14 +146,14 @@ def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, s
 
 
 def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
-    """Attributes of an instance that is a job; none for any other."""
+    """The attributes of an instance that is a job; none for any other."""
     mapping = pmi.lookup("flux.taskmap")
     placed = {"broker.mapping": mapping} if mapping else {}
     level = pmi.lookup("flux.instance-level")
     if not level.isdigit():
         return placed
     attrs = {**placed, "instance-level": level, "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
-    # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
+    # Real Flux sets this to 1 if the parent confines the job to its resources, so that the instance need not do so.
     attrs["constrained-resources"] = "0"
     with contextlib.suppress(ValueError):
         attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname))
@@ -163,11 +165,11 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _share_node(mapping: str, size: int, ranks: Sequence[int]) -> bool:
-    """Whether a PMI process mapping of `size` processes places all `ranks` on one node."""
+    """True if a PMI process mapping of `size` processes places all `ranks` on one node."""
     if mapping.replace(" ", "") == f"(vector,(0,1,{size}))":
         return True
     if "),(" not in mapping.replace(" ", ""):
-        # A single block may cover several nodes; an invalid mapping counts as such.
+        # A single block may cover several nodes. An invalid mapping is treated the same.
         return False
     from headrace.formats.spec.taskmap import TaskMap, TaskMapError
 

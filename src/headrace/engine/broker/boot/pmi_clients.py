@@ -1,6 +1,7 @@
-"""The client's side of PMI-1 (RFC 13) and PMI-2: a launcher (`mpiexec`, `srun`, a Flux job's shell) assigns ranks.
+"""Clients for PMI-1 (RFC 13) and PMI-2, with which a launcher assigns ranks.
 
-Both clients have the same methods, so that the exchange of brokers does not depend on the protocol.
+Launchers are `mpiexec`, `srun`, or the shell of a Flux job. Both clients have the same methods, so the exchange of
+brokers does not depend on the protocol.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ _TIMEOUT = 60.0
 
 
 class PmiError(Exception):
-    """The process manager did not answer as RFC 13 says; the text has its answer."""
+    """The process manager's response violates RFC 13. The text includes the response."""
 
 
 class Pmi1Client:
-    """A connection by PMI_FD. Raises PmiError from every method when the server refuses or goes away."""
+    """A PMI-1 connection at PMI_FD. Every method raises PmiError if the server refuses or disconnects."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         try:
@@ -60,7 +61,7 @@ class Pmi1Client:
         return self._call(f"cmd=get kvsname={self.kvsname} key={key}").get("value", "").rstrip()
 
     def lookup(self, key: str) -> str:
-        """Like get, "" when there is no such key."""
+        """Like get, but returns "" if there is no such key."""
         try:
             return self.get(key)
         except PmiError:
@@ -75,7 +76,7 @@ class Pmi1Client:
 
 
 def offers_pmi1(env: Mapping[str, str] | None = None) -> bool:
-    """True when a launcher offers PMI-1 by descriptor."""
+    """True if a launcher offers PMI-1 in PMI_FD."""
     env = os.environ if env is None else env
     return "PMI_FD" in env and "PMI_RANK" in env and "PMI_SIZE" in env
 
@@ -84,9 +85,10 @@ _LENGTH_DIGITS = 6
 
 
 class Pmi2Client:
-    """A connection by PMI_FD, as Slurm's `srun --mpi=pmi2` serves it: `key=value;` messages after their length.
+    """A PMI-2 connection at PMI_FD, as Slurm's `srun --mpi=pmi2` serves it.
 
-    Raises PmiError from every method when the server refuses or goes away.
+    Messages are `key=value;` pairs, preceded by their length. Every method raises PmiError if the server refuses or
+    disconnects.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -135,7 +137,7 @@ class Pmi2Client:
         return answer.get("value", "")
 
     def lookup(self, key: str) -> str:
-        """An attribute of the job (`PMI_process_mapping`), "" when the server has none of that name."""
+        """An attribute of the job (`PMI_process_mapping`), or "" if the server does not have it."""
         try:
             answer = self._call("info-getjobattr", key=key)
         except PmiError:
@@ -151,7 +153,7 @@ class Pmi2Client:
 
 
 def _pmi2_fields(text: str) -> dict[str, str]:
-    """`key=value;` pairs; a doubled semicolon is a semicolon of the value."""
+    """Parse `key=value;` pairs. A doubled semicolon is a semicolon in the value."""
     fields = {}
     for pair in text.replace(";;", "\0").split(";"):
         key, sep, value = pair.partition("=")
@@ -161,5 +163,5 @@ def _pmi2_fields(text: str) -> dict[str, str]:
 
 
 def offers_pmi2(env: Mapping[str, str]) -> bool:
-    """True when Slurm serves PMI-2: only its launcher sets both a step and a descriptor."""
+    """True if Slurm serves PMI-2: only its launcher sets both a step and PMI_FD."""
     return "SLURM_STEP_ID" in env and "PMI_FD" in env and "PMI_RANK" in env

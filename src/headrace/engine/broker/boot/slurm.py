@@ -1,7 +1,8 @@
-"""Boot from SLURM_* variables alone: `srun flux start` where srun offers no process manager that we speak.
+"""Boot from SLURM_* variables alone: `srun flux start` if srun offers no PMI that we support.
 
-Tasks of a step meet in a folder of the user's home, which the nodes of a cluster share: each writes one file of mode
-0600 with its host, endpoint and public key, and reads those of its parent and children. Keys are random as everywhere.
+Tasks of a step exchange files in a folder of the user's home, which the nodes of a cluster share. Each task writes a
+file of mode 0600 with its host, endpoint and public key, and reads the files of its parent and children. Keys are
+random, as everywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _POLL = 0.02
 
 
 class SlurmMeeting:
-    """The exchange of one Slurm step, with the methods that a PMI client has. Raises PmiError."""
+    """The exchange of one Slurm step, with the methods of a PMI client. Raises PmiError."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         try:
@@ -35,10 +36,10 @@ class SlurmMeeting:
             raise PmiError(f"{counted}={self.size}: a step has at least one task")
         if self.rank >= self.size:
             raise PmiError(
-                f"SLURM_PROCID={self.rank}: must be less than {counted}, which is {self.size}; who starts a program by "
-                f"hand in a step's environment unsets SLURM_STEP_ID"
+                f"SLURM_PROCID={self.rank}: must be less than {counted}, which is {self.size}; to start a program by "
+                f"hand in a step's environment, unset SLURM_STEP_ID"
             )
-        # Components of a heterogeneous step have lists of their own, but their tasks are counted together.
+        # Components of a heterogeneous step have their own lists, but their tasks are counted together.
         if "SLURM_HET_SIZE" not in env:
             _check_nodes(env, counted, self.size)
         self._single = env.get("SLURM_STEP_NUM_NODES", env.get("SLURM_NNODES", "")) == "1"
@@ -79,10 +80,10 @@ class SlurmMeeting:
         return ""
 
     def barrier(self) -> None:
-        """Does nothing, since a read waits for its data."""
+        """Do nothing, since `get` waits for its data."""
 
     def finalize(self) -> None:
-        """Note that this task has read; the last task removes the folder."""
+        """Record that this task has read its data. The last task removes the folder."""
         self.put(f"done.{self.rank}", "")
         try:
             done = sum(name.startswith("done.") and not name.endswith(".new") for name in os.listdir(self.folder))
@@ -93,7 +94,7 @@ class SlurmMeeting:
 
 
 def _number(env: Mapping[str, str], name: str) -> int:
-    """Raises KeyError, PmiError."""
+    """Parse a number in a variable. Raises KeyError, PmiError."""
     text = env[name]
     if not (text.isascii() and text.isdigit()):
         raise PmiError(f"{name}={text}: must be a number, 0 or more, as srun sets it")
@@ -101,10 +102,13 @@ def _number(env: Mapping[str, str], name: str) -> int:
 
 
 def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
-    """Raise PmiError if srun's variables about nodes contradict `size`, since a task would wait for others in vain."""
+    """Raise PmiError if srun's variables about nodes contradict `size`.
+
+    Otherwise, a task could wait in vain for tasks that do not exist.
+    """
     nodes = {}
     text = env.get("SLURM_STEP_NODELIST", "")
-    # Slurm has names with brackets twice, which RFC 29 has not.
+    # Slurm allows two bracketed ranges in a name, which RFC 29 does not.
     if text and not re.search(r"\][^,[]*\[[^]]*\]", text):
         try:
             nodes["SLURM_STEP_NODELIST"] = len(Hostlist.parse(text))
@@ -128,5 +132,5 @@ def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
 
 
 def offered(env: Mapping[str, str]) -> bool:
-    """Whether this is a task of an srun step; a batch script has SLURM_PROCID as well, but is not a step."""
+    """True if this is a task of an srun step. A batch script also has SLURM_PROCID, but is not a step."""
     return "SLURM_STEP_ID" in env and "SLURM_PROCID" in env and "SLURM_JOB_ID" in env

@@ -1,1 +1,1 @@
-"""From a command line to running brokers: one broker, or all brokers of a test instance."""
+"""Launch of brokers from a command line: one broker, or all brokers of a test instance."""

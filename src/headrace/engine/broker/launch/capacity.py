@@ -1,4 +1,4 @@
-"""The number of brokers that this machine can hold, so that a start of too many is refused before the first fork.
+"""The number of brokers that this machine can hold, to refuse a larger instance before the first fork.
 
 A machine that runs out of memory or process ids during a start fails late, and affects other users. The count uses the
 measured needs of a test instance's broker and agent, and the kernel's limits. A start is refused only if it certainly
@@ -12,37 +12,37 @@ import resource
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A broker of a test instance with its agent: memory that is not shared with other brokers, and threads.
+# A broker of a test instance and its agent: memory not shared with other brokers, and processes and threads.
 BROKER_BYTES = 8 << 20
 BROKER_TASKS = 4
 # The processes that the initial program needs to run a command.
 PROGRAM_TASKS = 2
-# Open files of the process that forks them all: the sockets of agents, and others.
+# Open files of the process that forks all brokers: per agent, and others.
 AGENT_FILES, START_FILES = 2, 16
-# Open files of one broker alone; of the broker with most, and the number of its children.
+# Open files of a broker without children, and of a broker with the most children, and the number of these children.
 ALONE_FILES, PARENT_FILES, CHILDREN = 20, 30, 32
-# With higher limits, processes in use are not counted, since that takes longer than the start of a broker.
+# With a limit above this, processes in use are not counted: counting them takes longer than starting a broker.
 _MANY = 1000
 
 
 class Limit(NamedTuple):
-    """At most `brokers` fit, because of the named limit."""
+    """At most `brokers` fit, because of the limit named in `reason`."""
 
     brokers: int
     reason: str
 
 
 def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit | None:
-    """The tightest limit of this machine; None if the kernel reports none."""
-    limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
-    limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
-    # Brokers raise their limit of open files as far as allowed.
-    limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    """The tightest limit of this machine, or None if the kernel reports none."""
+    limits = [_limit_by_memory(count, where) for count, where in _memory(proc, groups)]
+    limits += [_limit_by_tasks(count, where) for count, where in _tasks(proc, groups)]
+    # Brokers raise their limit of open files to the hard limit.
+    limits += _limits_by_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     return min(limits, default=None)
 
 
 def refusal(size: int) -> str:
-    """Why `size` brokers do not fit this machine, and how many would; "" if they fit."""
+    """The reason why `size` brokers do not fit this machine, and how many would; "" if they fit."""
     limit = most_brokers()
     if limit is None or size <= limit.brokers:
         return ""
@@ -51,12 +51,12 @@ def refusal(size: int) -> str:
     return f"{size} brokers do not fit this machine: {limit.reason}; use {limit.brokers} or fewer"
 
 
-def _of_memory(count: int, where: str) -> Limit:
+def _limit_by_memory(count: int, where: str) -> Limit:
     each = BROKER_BYTES >> 20
     return Limit(max(count // BROKER_BYTES, 1), f"{count >> 20} MiB of memory ({where}), {each} MiB a broker")
 
 
-def _of_tasks(count: int, where: str) -> Limit:
+def _limit_by_tasks(count: int, where: str) -> Limit:
     brokers = (count - PROGRAM_TASKS) // BROKER_TASKS
     return Limit(
         max(brokers, 0),
@@ -64,7 +64,7 @@ def _of_tasks(count: int, where: str) -> Limit:
     )
 
 
-def _of_files(count: int) -> Iterator[Limit]:
+def _limits_by_files(count: int) -> Iterator[Limit]:
     if count == resource.RLIM_INFINITY:
         return
     brokers = max((count - START_FILES) // AGENT_FILES, 1)
@@ -81,7 +81,7 @@ def _memory(proc: str, groups: str) -> Iterator[tuple[int, str]]:
         kibibytes = sum(int(sizes.get(name, "0").split()[0]) for name in ("MemAvailable", "SwapFree"))
         yield kibibytes << 10, "available"
     for names in ("memory.max", "memory.limit_in_bytes"):
-        yield from _of_groups("memory", names, proc, groups)
+        yield from _group_limits("memory", names, proc, groups)
 
 
 def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
@@ -94,11 +94,11 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         used = _tasks_of_user(proc) if soft < _MANY else 0
         yield max(soft - used, 0), f"left of {soft}, ulimit -u" if used else "ulimit -u"
-    yield from _of_groups("pids", "pids.max", proc, groups)
+    yield from _group_limits("pids", "pids.max", proc, groups)
 
 
 def _tasks_of_user(proc: str) -> int:
-    """The processes and threads that count against the limit: those of the real user."""
+    """The number of processes and threads that count against the limit: those of the real user."""
     count = 0
     for name in os.listdir(proc):
         if name.isdigit():
@@ -108,8 +108,8 @@ def _tasks_of_user(proc: str) -> int:
     return count
 
 
-def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
-    """The limits of this process's control groups and their parents (cgroups(7), versions 1 and 2)."""
+def _group_limits(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
+    """The limits of this process's control group and its parents (cgroups(7), versions 1 and 2)."""
     for line in _read(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

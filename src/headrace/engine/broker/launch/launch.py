@@ -1,6 +1,6 @@
-"""Starts a broker in this process: alone, or booted by its launcher (`many.py` starts several).
+"""Start of one broker in this process: alone, or booted by its launcher (`many.py` starts several).
 
-Forks come first: the exec agent of a broker is forked before any ZeroMQ context, thread or event loop exists.
+The exec agent of a broker is forked first, before any ZeroMQ context, thread or event loop exists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from headrace.wire.client.installation import with_flux
 
 
 def _check_state(statedir: str, is_new: bool) -> None:
-    """Raise LaunchError, and remove the folder if it is new, where the leader's `statedir` has too little room."""
+    """Raise LaunchError if the leader's `statedir` has too little room.
+
+    If the folder is new, it is removed.
+    """
     from headrace.engine.broker.state import disk
 
     short = disk.shortage(statedir)
@@ -45,10 +48,11 @@ def run_broker(
     starter: int = 0,
     agent: tuple[int, socket.socket] | None = None,
 ) -> int:
-    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can. With
-    `agent` none is forked here: its pid, 0 while it is unborn as in a test instance, and our end of its socket.
+    """Run the broker of `info`; returns its exit code.
 
-    Raises LaunchError.
+    `starter` is the pid of a process that removes `rundir` if it can. `agent` is the pid of an existing agent and our
+    end of its socket; the pid is 0 if the agent was not forked yet, as in a test instance. Without `agent`, an agent is
+    forked here. Raises LaunchError.
     """
     if info.rank == 0:
         if options.attrs.get("statedir"):
@@ -66,9 +70,9 @@ def run_broker(
             "entering event loop",
         ):
             print(f"flux-broker: {line}", file=sys.stderr)
-    # The brokers of a test instance share a run directory, which is removed when the last has ended.
+    # The brokers of a test instance share a run directory, which is removed when the last of them has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
-    # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
+    # A broker of a test instance is one of many forks and gets a title. A single broker keeps its command line.
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
     raise_file_limit()
     its = (rundir if own or starter else "", starter, info.rank)
@@ -76,17 +80,17 @@ def run_broker(
         from headrace.engine.agent.start import spawn_agent
 
         agent = spawn_agent(*its)
-    # The folder is made only now, when the agent exists, which removes it if this process is killed.
+    # The folder is created only now, because the agent removes it if this process is killed.
     make_unmade(options)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     if info.rank:
-        # A choice for the one that talks to many.
+        # The setting is meant for the leader, which has many connections.
         attrs.set("tbon.zmq_io_threads", "1")
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])
     from headrace.engine.broker.broker import Broker
 
-    # Only the leader runs a program; scripts before and after it run everywhere.
+    # Only the leader runs a program. Scripts before and after it run everywhere.
     scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
     env = with_flux(os.environ) if info.rank == 0 or scripts else {}
     command = options.command if info.rank == 0 else None
@@ -106,7 +110,10 @@ def _spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.so
 def _fork_modules(
     rank: int, attrs: AttrTable, config: dict[str, Any], agent: socket.socket
 ) -> dict[str, process.Forked]:
-    """Fork the processes of this broker's modules. They close the agent's socket, which must end with the broker."""
+    """Fork the processes of this broker's modules.
+
+    They close the agent's socket, which must be closed when the broker ends.
+    """
     try:
         names = [name for name in names_for(rank, attrs, config) if name in exec_modules(config)]
     except RpcError:
@@ -114,7 +121,7 @@ def _fork_modules(
         return {}
     forked: dict[str, process.Forked] = {}
     if names:
-        # Unwritten output would be written by the forks as well.
+        # Otherwise the forks would also write the buffered output.
         sys.stdout.flush()
         sys.stderr.flush()
     for name in names:
@@ -123,7 +130,10 @@ def _fork_modules(
 
 
 def start_here(options: LaunchOptions) -> int:
-    """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
+    """Run one broker in this process, booted by its launcher or alone; returns its exit code.
+
+    Raises LaunchError.
+    """
     signals.block()
     starter = os.getppid()
     check(options)
@@ -131,10 +141,10 @@ def start_here(options: LaunchOptions) -> int:
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     shared = os.environ.get("FLUX_START_URI") == f"local://{rundir}/start"
     if shared:
-        # `flux start` has more brokers in this run directory, and removes the directory unless it is killed.
+        # `flux start` has more brokers in this run directory, and removes it, unless `flux start` is killed.
         options.attrs["rundir-cleanup"] = "0"
     try:
-        # Boot may wait long for other brokers.
+        # The boot may wait long for other brokers.
         with signals.interruptible():
             info = _boot(options, rundir)
         if shared:
@@ -151,14 +161,14 @@ def start_here(options: LaunchOptions) -> int:
 
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
-    """The BootInfo of this broker by its boot method. Raises BootError."""
+    """The BootInfo of this broker from its boot method. Raises BootError."""
     asked = asked_methods(options.attrs, os.environ)
     table = options.config.get("bootstrap")
-    # A table with hosts takes precedence over a launcher, which a single broker may have by chance.
+    # A table with hosts takes precedence over a launcher, which may be present by chance for a single broker.
     has_hosts = isinstance(table, dict) and bool(table.get("hosts"))
     if asked[:1] == ["config"] or (not asked and has_hosts):
         return _boot_from_config(options)
-    # Not in brokers that are forks, which have no launcher.
+    # Imported only here: brokers that are forks have no launcher.
     from headrace.engine.broker.boot.pmi import from_launcher, launcher
 
     launched = launcher({**os.environ, "FLUX_PMI_CLIENT_METHODS": " ".join(asked)})

@@ -1,12 +1,12 @@
-"""Starts a test instance: all its brokers are forked from one process of this machine, or are programs of their own.
+"""Start of a test instance: all its brokers are forked from one process, or run as separate programs.
 
-A fork costs by the memory that is mapped, and touched afterwards by each process. So the zygote, which forks the
-agents, is forked first, while little is loaded, and loads what agents need while this process loads what all brokers
-use.
+The cost of a fork depends on the memory that is mapped, and on the pages that each process writes later. So the zygote,
+which forks the agents, is forked first, while little is loaded. It imports the modules of agents while this process
+imports those of brokers.
 
-Brokers are programs where a fork of this process would not be what was asked for: with the hosts of a `[bootstrap]`
-table each boots from that as one on a node of its own would, reads the configuration itself, and can be started again
-with another; the same where a wrapper or a `flux-broker` of the user's own shall be run.
+Brokers run as programs if a fork of this process would not do what was requested. With the hosts of a `[bootstrap]`
+table, each broker boots like a broker on its own node: it reads the configuration itself, and can be restarted with
+another configuration. Brokers are also programs if a wrapper or the user's own `flux-broker` must run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def start_many(options: LaunchOptions) -> int:
-    """`--test-size=N`: N brokers on this machine, started from here; returns the instance's exit code."""
+    """Run `--test-size=N`, N brokers on this machine; returns the instance's exit code."""
     signals.block()
     check(options)
     size = options.size
@@ -45,7 +45,7 @@ def start_many(options: LaunchOptions) -> int:
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
     try:
-        programs = _are_programs(options)
+        programs = _runs_programs(options)
         topology = None if programs else Topology(size, options.attrs.get("tbon.topo", "kary:32"))
         quorum = machine.quorum_size(options.attrs.get("broker.quorum", ""), size)
     except (boot.BootError, ValueError) as exc:
@@ -63,12 +63,12 @@ def start_many(options: LaunchOptions) -> int:
         raise LaunchError(text_of(exc)) from None
     finally:
         if cleanup:
-            # A leader that was killed could not do it.
+            # A leader that was killed could not remove it.
             shutil.rmtree(rundir, ignore_errors=True)
 
 
 def _ranks(options: LaunchOptions) -> range:
-    """The ranks that are started immediately."""
+    """The ranks to start immediately."""
     return range(1 if options.start_mode == "leader" else options.size)
 
 
@@ -83,7 +83,7 @@ def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topol
     brokers: _Forks | None = None
     try:
         preload(options.size > 1)
-        # Not before: if we are killed, the zygote removes it.
+        # Not earlier: if this process is killed, the zygote removes the folder.
         make_unmade(options)
         brokers = _Forks(options, rundir, quorum, topology, hosts, agents)
         brokers.supervisor.listen()
@@ -97,7 +97,10 @@ def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topol
 
 
 class _Forks:
-    """Forks a broker of each rank; the first one has an agent of the zygote's, any later one an agent of its own."""
+    """Forks the broker of each rank.
+
+    The first broker of a rank gets an agent from the zygote, any later one forks its own agent.
+    """
 
     def __init__(
         self, options: LaunchOptions, rundir: str, quorum: int, topology: Topology, hosts: list[str], agents: Zygote
@@ -119,11 +122,11 @@ class _Forks:
         """Start the broker of `rank`; returns its pid. Raises OSError."""
         restarted = rank in self._began or rank not in _ranks(self._options)
         if restarted:
-            # Signals that reach the new broker before it has handlers stay pending until then.
+            # Signals to the new broker stay pending until it has handlers.
             signals.block()
         pid = os.fork()
         if pid == 0:
-            self._be_broker(rank, restarted)
+            self._run_broker(rank, restarted)
         if restarted:
             signals.unblock()
         else:
@@ -131,8 +134,8 @@ class _Forks:
         self._began.add(rank)
         return pid
 
-    def _be_broker(self, rank: int, restarted: bool) -> None:
-        """In the fork: run the broker of `rank`, and exit."""
+    def _run_broker(self, rank: int, restarted: bool) -> None:
+        """Run the broker of `rank` in the fork, and exit."""
         from headrace.engine.broker.launch.launch import run_broker
 
         options, own = self._options, self._own
@@ -142,7 +145,7 @@ class _Forks:
             if rank:
                 options.attrs["rundir-cleanup"] = "0"
             else:
-                _end_with(own)
+                _die_with_starter(own)
             if restarted:
                 reaper.leave_agents_to_others()
             agent = None if restarted else (0, self._agents.take(rank))
@@ -151,22 +154,22 @@ class _Forks:
             print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
         finally:
             if self._cleanup and rank == 0 and os.getppid() != own:
-                # `flux start`, and perhaps the zygote, was killed: then the leader removes the run directory.
+                # `flux start` was killed, and perhaps the zygote too: then the leader removes the run directory.
                 shutil.rmtree(self._rundir, ignore_errors=True)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code & 0xFF)
 
 
-def _end_with(starter: int) -> None:
-    """In the leader: receive a signal when `starter` is killed; followers end with the leader."""
+def _die_with_starter(starter: int) -> None:
+    """In the leader: request a signal when `starter` is killed. Followers end with the leader."""
     linux.die_with_parent(signal.SIGTERM)
     if os.getppid() != starter:
         raise LaunchError("flux start was killed")
 
 
 def _mapping(clique: str, size: int) -> dict[str, str]:
-    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes as `--test-pmi-clique` says."""
+    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes as in `--test-pmi-clique`."""
     known = {"none": "", "single": f"[[0,1,{size},1]]", "per-broker": f"[[0,{size},1,1]]"}
     return {"broker.mapping": known.get(clique, clique)}
 
@@ -186,8 +189,11 @@ def _address(options: LaunchOptions) -> str:
 # -- brokers that are programs
 
 
-def _are_programs(options: LaunchOptions) -> bool:
-    """Whether each broker is started as a program of its own. Raises BootError for a boot method that cannot be."""
+def _runs_programs(options: LaunchOptions) -> bool:
+    """True if each broker must be started as a separate program.
+
+    Raises BootError for a boot method that is not possible.
+    """
     method = method_in_test_instance(options.attrs, os.environ)
     if method == "single" and options.size > 1:
         raise boot.BootError(f"boot method single makes an instance of one broker, not of {options.size}")
@@ -197,7 +203,7 @@ def _are_programs(options: LaunchOptions) -> bool:
 
 
 def _has_hosts(options: LaunchOptions) -> bool:
-    """Whether brokers boot from the table `[bootstrap]`."""
+    """True if brokers boot from the table `[bootstrap]`."""
     method = method_in_test_instance(options.attrs, os.environ)
     table = options.config.get("bootstrap")
     return method == "config" or (not method and isinstance(table, dict) and bool(table.get("hosts")))
@@ -235,17 +241,20 @@ def _run_programs(options: LaunchOptions, rundir: str, quorum: int, cleanup: boo
 
 
 def _become_program(argv: list[str], variables: dict[str, str], pmi_fd: int, rank: int, starter: int) -> None:
-    """In a fork: execute the broker of `rank`, or end. Of our descriptors it inherits `pmi_fd`, if that is not -1."""
+    """In a fork: execute the broker of `rank`, or exit.
+
+    It inherits only the descriptor `pmi_fd`, unless that is -1.
+    """
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signals.unblock()
         if rank == 0:
-            _end_with(starter)
+            _die_with_starter(starter)
         if pmi_fd != -1:
             os.set_inheritable(pmi_fd, True)
-        # The variables of our own launcher are about this process, not about the broker.
+        # The variables of our own launcher are meant for this process, not for the broker.
         env = {name: value for name, value in os.environ.items() if not name.startswith("PMI_")}
         status = 127
         os.execvpe(argv[0], argv, {**env, **variables})

@@ -1,4 +1,4 @@
-"""The options of an instance's start, and its folders. Imports are kept few; see many.py."""
+"""The options for starting an instance, and its folders. Imports are kept few; see many.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# A socket path has 108 bytes with its final NUL, and sockets take eleven beyond the run directory ("/local-1234").
+# A socket path has at most 108 bytes with its final NUL, and sockets need eleven after the run directory
+# ("/local-1234").
 _RUNDIR_LIMIT = 96
 _SOCKET_PATH = 108
-# Of a run directory or a URI; Flux has a buffer of this size for each.
+# The most bytes of a run directory or a URI: the size of Flux's buffers.
 _LONGEST_PATH = 1024
 # Modes of new folders.
 _PRIVATE, _PASSABLE = 0o700, 0o711
@@ -22,7 +23,7 @@ class LaunchError(Exception):
 
 
 class RundirError(LaunchError):
-    """The run directory that `flux start` was given cannot be used."""
+    """The run directory given to `flux start` cannot be used."""
 
 
 class LaunchOptions:
@@ -50,23 +51,24 @@ class LaunchOptions:
     ) -> None:
         self.size = size
         self.verbose = verbose
-        # "any" (the default, also as "") or "leader": whose failure begins the `exit_timeout` seconds of the others;
-        # None where no time was asked for.
+        # The exit mode is "any" (the default, also as "") or "leader": the failure of any broker, or only of the
+        # leader, starts the exit timeout (seconds) of the others. None means that no timeout was given.
         self.exit_mode = exit_mode
         self.exit_timeout = exit_timeout
-        # "leader" if rank 0 alone is started.
+        # "leader" if only rank 0 is started.
         self.start_mode = start_mode
-        # Which brokers of a test instance share a node: "single", "per-broker", "none", or a task map (RFC 34).
+        # The brokers of a test instance that share a node: "single", "per-broker", "none", or a task map (RFC 34).
         self.clique = clique
-        # The command line of a broker that is a program of its own, without the initial program.
+        # The command line of a broker that is a separate program, without the initial program.
         self.broker_argv = broker_argv or []
-        # It is not our own that runs: somebody's wrapper, or a `flux-broker` of theirs.
+        # True if a wrapper or the user's own `flux-broker` runs instead of our own program.
         self.runs_other_program = runs_other_program
-        # The verbosity of `flux start` itself; `verbose` is that of the brokers.
+        # The verbosity of `flux start` itself. `verbose` is that of the brokers.
         self.start_verbose = start_verbose
         # Called in the broker's process with the name of each state that it enters.
         self.on_state = on_state
-        # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
+        # `unmade` is the path of a new private run directory that was not created yet. `new_statedir` is a state
+        # directory that was created by this start.
         self.unmade = self.new_statedir = ""
         self.attrs = {} if attrs is None else attrs
         self.config = config or {}
@@ -77,7 +79,7 @@ class LaunchOptions:
 
 
 def check(options: LaunchOptions) -> None:
-    """Read the configuration, and add its attributes to `attrs`. Raises LaunchError."""
+    """Check the configuration, and add its attributes to `attrs`. Raises LaunchError."""
     from headrace.engine.broker.attrs import AttrError, AttrTable
     from headrace.formats.config.files import ConfigError
 
@@ -95,7 +97,7 @@ def check(options: LaunchOptions) -> None:
             except config_keys.RefusedTable as exc:
                 if exc.module != "connector-local" or not isinstance(options.config["access"], dict):
                     raise
-                # A key of the table [access] is refused by the broker itself in its first state, as in Flux.
+                # Invalid keys of the table [access] are refused by the broker itself in its first state, as in Flux.
                 others = {name: table for name, table in options.config.items() if name != "access"}
                 config_keys.check(others, options.config_path, os.getuid())
             options.attrs = {**config_keys.attributes(options.config), **options.attrs}
@@ -105,9 +107,10 @@ def check(options: LaunchOptions) -> None:
 
 
 def make_rundir(options: LaunchOptions, later: bool = False) -> str:
-    """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
-    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
-    for `make_unmade` to make.
+    """Create the run directory, and the `statedir` if it is requested; returns the run directory.
+
+    It is the requested folder, or a new private one with a path short enough for sockets. Raises LaunchError without
+    leaving a folder behind. With `later`, a private folder is created only by `make_unmade`.
     """
     statedir = options.attrs.get("statedir", "")
     if statedir:
@@ -118,16 +121,19 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
         if "local-uri" in options.attrs:
             _check_local_uri(options.attrs["local-uri"], path)
     except LaunchError:
-        _leave_no_statedir(options)
+        _remove_new_statedir(options)
         raise
-    _warn_of_closed(options, path)
+    _warn_if_guests_are_locked_out(options, path)
     if not later:
         make_unmade(options)
     return path
 
 
-def _warn_of_closed(options: LaunchOptions, rundir: str) -> None:
-    """Tell on stderr where guests whose jobs run as themselves could not reach their folders in the run directory."""
+def _warn_if_guests_are_locked_out(options: LaunchOptions, rundir: str) -> None:
+    """Warn on stderr if guests could not reach the folders of their jobs in the run directory.
+
+    Only relevant if jobs of guests run as their users.
+    """
     if _rundir_mode(options) == _PASSABLE:
         from headrace.formats.config import guests
 
@@ -149,7 +155,7 @@ def _check_local_uri(uri: str, rundir: str) -> None:
         raise LaunchError(f"local-uri length of {size} bytes exceeds max {_SOCKET_PATH - 1}, the path of a socket")
     folder = os.path.dirname(path)
     if folder == rundir:
-        # It may have only a name yet.
+        # The run directory may not exist yet.
         return
     try:
         mode = os.stat(folder).st_mode
@@ -157,12 +163,12 @@ def _check_local_uri(uri: str, rundir: str) -> None:
         raise LaunchError(f"local-uri directory cannot stat {folder}: {exc.strerror}") from None
     if not stat.S_ISDIR(mode):
         raise LaunchError(f"local-uri directory {folder}: Not a directory")
-    # The superuser may write everywhere, so the mode is looked at, too.
+    # root may write everywhere, so the mode is checked as well.
     if not mode & stat.S_IWUSR or not os.access(folder, os.W_OK | os.X_OK):
         raise LaunchError(f"local-uri directory permissions: {folder} is not writable")
 
 
-def _leave_no_statedir(options: LaunchOptions) -> None:
+def _remove_new_statedir(options: LaunchOptions) -> None:
     if options.new_statedir:
         os.rmdir(options.new_statedir)
 
@@ -178,8 +184,8 @@ def _rundir(options: LaunchOptions) -> str:
             raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
         path, new = _folder("rundir", given, _rundir_mode(options))
         if os.stat(path).st_mode & stat.S_ISVTX:
-            # A folder such as /tmp, which many users share.
-            return _new_name(options, path)
+            # A folder that many users share, such as /tmp.
+            return _new_path(options, path)
         # An existing folder is not removed at the end.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
@@ -190,28 +196,31 @@ def _rundir(options: LaunchOptions) -> str:
         raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
         base = "/tmp"
-    return _new_name(options, base)
+    return _new_path(options, base)
 
 
 def _why_no_folder(path: str) -> str:
     return "Not a directory" if os.path.exists(path) else "No such file or directory"
 
 
-def _new_name(options: LaunchOptions, base: str) -> str:
-    """An unpredictable name for a new folder. (Importing package tempfile takes longer than this.)"""
+def _new_path(options: LaunchOptions, base: str) -> str:
+    """An unpredictable path for a new folder.
+
+    Importing package tempfile would take longer than this.
+    """
     while not options.unmade or os.path.lexists(options.unmade):
         options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
     return options.unmade
 
 
 def make_unmade(options: LaunchOptions) -> None:
-    """Create the folder with the name. Raises LaunchError."""
+    """Create the folder `unmade`. Raises LaunchError."""
     path, options.unmade = options.unmade, ""
     if path:
         try:
-            _make(path, _rundir_mode(options))
+            _make_folder(path, _rundir_mode(options))
         except OSError as exc:
-            _leave_no_statedir(options)
+            _remove_new_statedir(options)
             base = os.path.dirname(path)
             raise LaunchError(
                 f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
@@ -219,7 +228,10 @@ def make_unmade(options: LaunchOptions) -> None:
 
 
 def _rundir_mode(options: LaunchOptions) -> int:
-    """Guests whose jobs run as themselves have folders in it: they can pass it, and not list it."""
+    """The mode of the run directory.
+
+    Guests whose jobs run as their users have folders in it: they can traverse it, but not list it.
+    """
     if not options.config:
         return _PRIVATE
     from headrace.formats.config import guests
@@ -227,31 +239,33 @@ def _rundir_mode(options: LaunchOptions) -> int:
     return _PASSABLE if guests.submit(options.config) == guests.AS_USER else _PRIVATE
 
 
-def _make(path: str, mode: int) -> None:
-    """Create a folder whatever the umask. Raises OSError."""
+def _make_folder(path: str, mode: int) -> None:
+    """Create a folder regardless of the umask. Raises OSError."""
     os.mkdir(path, _PRIVATE)
     if mode != _PRIVATE:
         os.chmod(path, mode)
 
 
 def _folder(attribute: str, path: str, mode: int) -> tuple[str, bool]:
-    """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
-    was mistyped would otherwise be made. Raises LaunchError."""
+    """The absolute path of a writable folder, created if needed, and whether it is new.
+
+    Its parent must exist: otherwise a mistyped path would be created. Raises LaunchError.
+    """
     path, new = os.path.abspath(path), True
     try:
-        _make(path, mode)
+        _make_folder(path, mode)
     except FileExistsError:
         new = False
     except OSError as exc:
         parent = os.path.dirname(path)
         if isinstance(exc, FileNotFoundError):
-            # /proc has no place for new folders, and says it this way.
+            # mkdir(2) fails this way in /proc, which cannot have new folders.
             why = f"no folder can be made in {parent}" if os.path.isdir(parent) else f"there is no folder {parent}"
             raise LaunchError(f"{attribute} {path}: {why}") from None
         raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
     if not os.path.isdir(path):
         raise LaunchError(f"{attribute} {path}: Not a directory")
-    # Its owner could put other files in the place of ours. A volume of a pod is root's.
+    # Another owner could replace our files. A volume of a pod belongs to root.
     if (owner := os.stat(path).st_uid) not in (0, os.getuid()):
         raise LaunchError(f"{attribute} {path} is not owned by instance owner: it is user {owner}'s")
     if not os.access(path, os.W_OK | os.X_OK):

@@ -1,4 +1,4 @@
-"""Imports the modules of brokers in a process that will fork them, so that they share its memory and imports."""
+"""Import of the brokers' modules before the forks, so that brokers share the memory and the imports."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gc
 
 
 def preload(links: bool) -> None:
-    """Import what all brokers need once, so that the processes forked from here share its memory and its time.
+    """Import the modules that all brokers need, so that the forks share the memory and the time.
 
-    What the leader alone needs it loads itself, while we fork the others.
+    The leader loads other modules that it needs, while this process forks the followers.
     """
     from headrace.engine.broker import bare_imports
     from headrace.engine.process.garbage import collect_rarely
@@ -29,11 +29,12 @@ def preload(links: bool) -> None:
         bare_imports.load_zmq()
         from headrace.engine.broker.tbon import parent as _parent  # noqa: F401 - loaded before the fork
     else:
-        # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
+        # The only broker is the leader, and reads R. Importing this in the fork would copy the memory pages it is put
+        # into.
         import_leaders_parts()
     for name in FOLLOWER_MODULES:
         import_service(name)
-    # Code that ran once has its caches filled: done here, the pages they are in stay shared.
+    # The first run of code fills caches. Run here, so that their pages stay shared.
     asyncio.new_event_loop().close()
     duration.parse("1s")
     discover_before_fork()

@@ -1,6 +1,6 @@
-"""The PMI-1 service (RFC 13) that `flux start` gives brokers that are programs and have no `[bootstrap]` table.
+"""The PMI-1 service (RFC 13) of `flux start`, for broker programs without a `[bootstrap]` table.
 
-Each broker has a socket in PMI_FD; requests and answers are shown on stderr where they are asked for (`-vv`).
+Each broker has a socket in PMI_FD. With `-vv`, requests and responses are printed on stderr.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from headrace.engine.shell.pmi import PmiServer
 from headrace.formats.spec.lines import LineReader
 from headrace.formats.spec.taskmap import TaskMap
 
-# Bytes of a request line.
+# The most bytes of a request line.
 _LONGEST_LINE = 1 << 12
 
 
 class StartPmi:
-    """The exchange of `size` brokers; `watch(fd, readable)` has a loop call `readable()`, with None not any more.
+    """The exchange of `size` brokers.
 
-    `abort(rank, code, text)` is called when a broker asks for the end of all.
+    `watch(fd, readable)` makes a loop call `readable()`; None stops that. `abort(rank, code, text)` is called when a
+    broker asks for an end of all brokers.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class StartPmi:
         self._lines: dict[int, LineReader] = {}
 
     def begin(self, rank: int) -> tuple[int, dict[str, str]]:
-        """Before the broker of `rank` is forked: its descriptor, to be inherited and then closed by the caller, and its
-        variables. Raises OSError EISCONN for a rank that was given one before: the exchange is over."""
+        """Prepare the fork of the broker of `rank`: returns its descriptor and its variables.
+
+        The broker inherits the descriptor, and the caller then closes it. Raises OSError EISCONN for a rank that
+        already got one, since the exchange is over.
+        """
         if rank in self._lines:
             text = "a broker that was started by PMI cannot be started again: give a table [bootstrap]"
             raise OSError(errno.EISCONN, text)
@@ -58,7 +62,7 @@ class StartPmi:
         return fd, {"PMI_FD": str(fd), "PMI_RANK": str(rank), "PMI_SIZE": str(self._size)}
 
     def ended(self, rank: int) -> None:
-        """The broker of `rank` has ended: if the exchange is incomplete, abort it."""
+        """Handle the end of the broker of `rank`: if the exchange is incomplete, abort it."""
         if not self._complete:
             for other in list(self._sockets):
                 self._close(other)
@@ -66,7 +70,7 @@ class StartPmi:
             self._close(rank)
 
     def leave(self) -> None:
-        """Close the sockets, in a process that was forked to be a broker."""
+        """Close the sockets in a process that was forked to be a broker."""
         for sock in self._sockets.values():
             sock.close()
 

@@ -1,7 +1,7 @@
-"""The service `start` that `flux start` has for its test instance: which brokers run, and to kill, await and run them.
+"""The service `start` of `flux start` for a test instance: lists, kills, awaits and restarts brokers.
 
-It speaks the local connector's protocol (RFC 3 frames after one greeting byte) at `FLUX_START_URI`, in the loop that
-waits for the brokers' ends. It is loaded when the first client comes, so an instance that has none does not pay for it.
+It uses the local connector's protocol (RFC 3 frames after one greeting byte) at `FLUX_START_URI`, in the loop that
+waits for the brokers' ends. It is loaded for the first client, so an instance without clients has no cost.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ from headrace.formats.spec.message import (
     response,
 )
 
-# Bytes of a frame: all requests that this service takes are short.
+# The most bytes of a frame: all requests to this service are short.
 _LONGEST_REQUEST = 1 << 16
 # The process, user and group at the other end of a socket (SO_PEERCRED in socket(7)).
 _CREDENTIALS = struct.Struct("3i")
 
 
 class Brokers(Protocol):
-    """The operations of the service: the brokers of ranks 0 to `size` - 1."""
+    """The operations of the service, for the brokers of ranks 0 to `size` - 1."""
 
     size: int
 
     def pid_of(self, rank: int) -> int:
-        """The pid of the broker of `rank`, -1 if it does not run."""
+        """The pid of the broker of `rank`, or -1 if it does not run."""
 
     def exit_code_of(self, rank: int) -> int | None:
-        """The status of the last broker of `rank` (128 and the signal if it was killed); None if none has ended."""
+        """The exit status of the last broker of `rank`, or None if none has ended.
+
+        It is 128 plus the signal if the broker was killed.
+        """
 
     def kill(self, rank: int, signum: int) -> None:
         """Signal the broker of `rank`. Raises OSError."""
@@ -52,7 +55,7 @@ class Brokers(Protocol):
 
 
 class _Client:
-    """A connection, the requests `start.wait` that it has open (by rank), and the name that it has in messages."""
+    """A connection, its pending requests `start.wait` (by rank), and its name in messages."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -62,8 +65,10 @@ class _Client:
 
 
 class StartService:
-    """Serves the clients that `accept` takes from a listening socket. `watch(fd, readable)` has a loop call
-    `readable()`, with None not any more."""
+    """Serves the clients that `accept` takes from a listening socket.
+
+    `watch(fd, readable)` makes a loop call `readable()`; None stops that.
+    """
 
     def __init__(self, brokers: Brokers, watch: Callable[[int, Callable[[], None] | None], None], verbose: int) -> None:
         self._brokers = brokers
@@ -73,7 +78,7 @@ class StartService:
         self._methods = {"status": self._status, "kill": self._kill, "run": self._run, "wait": self._await}
 
     def accept(self, listener: socket.socket) -> None:
-        """Greet a new client: with 0, or with EPERM if it is another user's."""
+        """Greet a new client: with 0, or with EPERM if it belongs to another user."""
         sock, _ = listener.accept()
         _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (os.getuid(), 0):
@@ -109,7 +114,7 @@ class StartService:
                 self._send(client, response(msg, {"exit_rc": code}))
 
     def close_all(self) -> None:
-        """Close all clients, in a process that was forked to be a broker."""
+        """Close all clients in a process that was forked to be a broker."""
         for client in self._clients.values():
             client.sock.close()
         self._clients.clear()
@@ -132,7 +137,7 @@ class StartService:
             self._send(client, reply)
 
     def _send(self, client: _Client, msg: Message) -> None:
-        """A client that leaves its responses unread until the socket is full is disconnected."""
+        """Send a message. A client that leaves responses unread until the socket is full is disconnected."""
         data = frame(msg)
         try:
             complete = client.sock.send(data) == len(data)
@@ -191,7 +196,7 @@ class StartService:
 
 
 def _int(msg: Message, name: str) -> int:
-    """Raises RpcError(EPROTO)."""
+    """An integer field of a request. Raises RpcError(EPROTO)."""
     try:
         value = (msg.obj or {})[name]
     except (MessageError, ValueError, KeyError, TypeError):

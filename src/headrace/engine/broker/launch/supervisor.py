@@ -1,8 +1,8 @@
-"""What `flux start --test-size=N` does while its brokers live: waits for their ends, passes signals on, and ends those
-that are left.
+"""The supervisor of `flux start --test-size=N`: starts brokers, forwards signals, waits for the end.
 
-The caller says how a broker is started: as a fork of this process, or as a program (`many.py`). The same loop
-serves the clients of the service `start` (`start_service.py`), which kill brokers and start them again.
+If a broker fails, it ends the others. The caller defines how a broker is started: as a fork of this process, or as a
+program (`many.py`). The same loop serves the clients of the service `start` (`start_service.py`), which kill and
+restart brokers.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from headrace.engine.agent.zygote import Zygote
     from headrace.engine.broker.launch.start_service import StartService
 
-# Seconds that followers may outlive their leader before they are told to go, and then until they are killed.
+# Seconds that followers may outlive their leader before they get SIGTERM, and then until they get SIGKILL.
 _GRACE, _STUCK = 1.0, 4.0
-# Seconds that an instance outlives a follower that fails; `--test-exit-timeout` gives another time.
+# Seconds until an instance ends after a follower failed, unless `--test-exit-timeout` is given.
 _EXIT_TIMEOUT = 20.0
-# How often a leader that does not answer is asked.
+# The number of attempts to query a leader that does not respond.
 _TRIES = 10
 
 
 class Supervisor:
-    """The brokers of one test instance; `start(rank)` starts one and returns its pid.
+    """The brokers of one test instance. `start(rank)` starts one and returns its pid.
 
-    A follower that fails ends the instance: `exit_timeout` seconds later (20 by default) those that are left are killed
-    (SIGKILL), unless that follower was started again. Followers that outlive their leader are told to go and then
-    killed, or killed after `exit_timeout` where that was given. The result is the largest of the exit codes that the
-    brokers had, of each rank the last.
+    A follower that fails ends the instance: the remaining brokers get SIGKILL after `exit_timeout` seconds (20 by
+    default), unless that follower was restarted. Followers that outlive their leader get SIGTERM and then SIGKILL, or
+    SIGKILL after `exit_timeout` if that is given. The result is the largest exit code, counting only the last broker of
+    each rank.
 
-    With the exit mode "leader" the instance goes on without a follower that has failed; the result is the leader's.
-
-    In both modes a follower that fails before the quorum is there ends the instance at once, with its exit code: the
-    leader might wait for it for ever. This does not hold where an exit timeout was given, or the leader starts alone.
+    With the exit mode "leader", the instance continues without a failed follower, and the result is the leader's exit
+    code. In both modes, a follower that fails before the quorum is reached ends the instance at once, with its exit
+    code: otherwise the leader might wait for it forever. This does not apply if an exit timeout is given, or if only
+    the leader is started.
     """
 
     def __init__(
@@ -64,11 +64,12 @@ class Supervisor:
         # Ranks by pid, and exit codes by rank.
         self._ranks: dict[int, int] = {}
         self._codes: dict[int, int] = {}
-        # Exit codes by rank of brokers that count for the result; that of a start which failed goes before them.
+        # Exit codes of brokers that count for the result, by rank. `_failed` takes precedence: the exit code of a
+        # failed start.
         self._results: dict[int, int] = {}
         self._failed = 0
         self._leader_killed = False
-        # When the remaining brokers are signalled, and by which signal.
+        # The time at which the remaining brokers are signalled, and the signal.
         self._deadline: float | None = None
         self._next_signal = signal.SIGKILL
         self._signalled = False
@@ -93,7 +94,7 @@ class Supervisor:
         os.kill(self.pid_of(rank), signum)
 
     def restart(self, rank: int) -> None:
-        """Start the broker of `rank`. Raises OSError; ESHUTDOWN if the instance is being ended."""
+        """Start the broker of `rank`. Raises OSError, with ESHUTDOWN if the instance is ending."""
         if self._signalled:
             raise OSError(errno.ESHUTDOWN, "the instance ends")
         self.start(rank)
@@ -106,7 +107,10 @@ class Supervisor:
     # -- life
 
     def listen(self) -> None:
-        """Create the socket of the service `start` in the run directory, and name it to the brokers. Raises OSError."""
+        """Create the socket of the service `start` in the run directory, and set FLUX_START_URI.
+
+        Raises OSError.
+        """
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = f"{self._rundir}/start"
         with contextlib.suppress(FileNotFoundError):
@@ -121,7 +125,7 @@ class Supervisor:
         self._ranks[self._start(rank)] = rank
 
     def leave(self) -> None:
-        """Release the supervisor's sockets, in a process that was forked to be a broker."""
+        """Release the supervisor's sockets in a process that was forked to be a broker."""
         if self._listener is not None:
             self._listener.close()
         if self._wakeup != -1:
@@ -133,7 +137,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Wait until all brokers have ended; returns the exit code of the instance."""
-        self._take_signals()
+        self._install_handlers()
         assert self._listener is not None
         self.watch(self._listener.fileno(), self._accept)
         self._reap()
@@ -145,9 +149,9 @@ class Supervisor:
                     readable()
             self._reap()
             if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._end_the_rest()
+                self._signal_remaining()
         self._kill_strays()
-        # The run directory may stay.
+        # The run directory may be kept.
         with contextlib.suppress(OSError):
             os.unlink(f"{self._rundir}/start")
         return self._failed or max(self._results.values(), default=0)
@@ -161,7 +165,7 @@ class Supervisor:
             self._readers[fd] = readable
             self._poll.register(fd, select.POLLIN)
 
-    def _take_signals(self) -> None:
+    def _install_handlers(self) -> None:
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wakeup, self._drain)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -169,7 +173,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._forward)
         if signal.SIGINT in signal.sigpending():
-            # Sent by a terminal, perhaps before there was a leader; ignoring it now discards it.
+            # Sent by a terminal, perhaps before there was a leader. Ignoring the signal after this discards it.
             self._forward(signal.SIGINT, None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.unblock()
@@ -209,11 +213,11 @@ class Supervisor:
                 if rank is not None:
                     self._ended(rank, pid, os.waitstatus_to_exitcode(status))
             elif pid not in self._ranks and self._agents is not None:
-                # The zygote, or an agent that has outlived it: tasks can do that with processes of their user.
+                # The zygote, or an agent that has outlived it: tasks can stop processes of their user.
                 reaper.continue_stopped(pid)
 
     def _ended(self, rank: int, pid: int, code: int) -> None:
-        """The broker of `rank` has ended with an exit code, or by a signal if `code` is negative."""
+        """Handle the end of the broker of `rank` with an exit code, or by a signal if `code` is negative."""
         is_lost = bool(rank and code and self.pid_of(0) != -1 and len(self._ranks) < self._quorum)
         too_few = self._waits_for_all and is_lost and not (self._signalled or self._failed or self._has_run())
         shell_code = code if code >= 0 else 128 - code
@@ -230,52 +234,52 @@ class Supervisor:
             self._leader_killed = code < 0
         if rank == 0 or (self._any_counts and not (self._signalled and self._exit_timeout is None)):
             self._results[rank] = shell_code
-        self._limit_the_rest(rank, code)
+        self._set_deadline_of_others(rank, code)
         if code and self._agents is not None:
-            # The broker's agent may have been killed with it: then the agent's tasks are children of this process now.
+            # If the broker's agent was killed with it, the agent's tasks are children of this process now.
             reaper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
         if self._service is not None:
             self._service.ended(rank, shell_code)
         self.on_end(rank)
 
     def abort(self, rank: int, code: int, text: str) -> None:
-        """A broker requests the end of all brokers."""
+        """End all brokers at the request of one of them."""
         print(f"flux-start: {rank}: PMI abort: {text}", file=sys.stderr, flush=True)
         self._failed = self._failed or code & 0xFF or 1
-        self._end_the_rest()
+        self._signal_remaining()
 
-    def _limit_the_rest(self, rank: int, code: int) -> None:
+    def _set_deadline_of_others(self, rank: int, code: int) -> None:
         """Set the deadline of the other brokers after the broker of `rank` has ended with `code`.
 
         A follower that ends with success belongs to an instance that is ending, so its leader will follow.
         """
         if rank == 0 and self._exit_timeout is None:
-            self._end_within(_GRACE, signal.SIGTERM)
+            self._signal_within(_GRACE, signal.SIGTERM)
         elif rank == 0 or (code and self._any_counts):
             timeout = _EXIT_TIMEOUT if self._exit_timeout is None else self._exit_timeout
             if rank and timeout and self.pid_of(0) != -1 and not (self._signalled or self._failed):
                 text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would go on"
                 print(f"flux-start: {text}", file=sys.stderr, flush=True)
-            self._end_within(timeout, signal.SIGKILL)
+            self._signal_within(timeout, signal.SIGKILL)
 
-    def _end_within(self, seconds: float, number: signal.Signals) -> None:
-        """Schedule a signal to the remaining brokers; the earliest of several times applies."""
+    def _signal_within(self, seconds: float, number: signal.Signals) -> None:
+        """Schedule a signal to the remaining brokers. The earliest of several times applies."""
         deadline = time.monotonic() + seconds
         if not self._signalled and (self._deadline is None or deadline < self._deadline):
             self._deadline, self._next_signal = deadline, number
 
-    def _end_the_rest(self) -> None:
+    def _signal_remaining(self) -> None:
         """Signal the remaining brokers, which have not met the leader or cannot leave."""
         number, self._next_signal = self._next_signal, signal.SIGKILL
         self._signalled = True
         for pid in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        # SIGKILL needs no second time, but a broker may be started between the two.
+        # SIGKILL needs no repetition, but a broker may have been started in the meantime.
         self._deadline = time.monotonic() + _STUCK
 
     def _has_run(self) -> bool:
-        """Whether the leader has reached its quorum, or has ended."""
+        """True if the leader has reached its quorum, or has ended."""
         from headrace.wire.client.handle import Handle
 
         leader = self.pid_of(0)
@@ -287,7 +291,7 @@ class Supervisor:
                 reached = handle.rpc("state-machine.get").get(_GRACE)["state"]
                 handle.close()
             except OSError:
-                # It does not listen yet, or not any more.
+                # The leader does not listen yet, or not any more.
                 time.sleep(_GRACE / _TRIES)
             else:
                 return not machine.before(reached, "run")
@@ -298,7 +302,8 @@ class Supervisor:
         if self._agents is None:
             return
         if self._leader_killed:
-            # The leader's initial program first; after the zygote's end, the processes inherited from a killed zygote.
+            # Kill the leader's initial program first, and after the zygote's end the processes inherited from a killed
+            # zygote.
             reaper.kill_strays((self._agents.pid,))
         self._agents.wait(_STUCK)
         if self._leader_killed:

@@ -1,1 +1,1 @@
-"""Modules (RFC 5): their context, and how they are loaded, in the broker or in a process of their own."""
+"""Modules (RFC 5): their context, and their loading, in the broker or in their own process."""

@@ -1,4 +1,4 @@
-"""Arguments of modules: an unknown argument is refused, since the script that gives it expects an effect."""
+"""Arguments of modules. An unknown argument is refused, since the caller expects an effect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from headrace.engine.broker.module.context import ModuleContext, RpcError
 
 
 def only(ctx: ModuleContext, args: list[str], known: Iterable[str] = (), without_effect: Iterable[str] = ()) -> None:
-    """Refuse every argument (`name` or `name=value`) but those `known`, and those of Flux that change nothing here,
-    which the log names. Raises RpcError(EINVAL)."""
+    """Refuse every argument (`name` or `name=value`) that is not in `known`. Raises RpcError(EINVAL).
+
+    Flux's arguments in `without_effect` are accepted with a warning in the log.
+    """
     takes, idle = list(known), set(without_effect)
     for arg in args:
         name = arg.partition("=")[0]

@@ -1,4 +1,4 @@
-"""What a module runs besides its handlers: tasks and timers, which its unload cancels."""
+"""Tasks and timers of a module, which are cancelled when the module is unloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from headrace.formats.spec.message import Message
 
 
 class Background:
-    """The tasks and timers of one module. `refuse` answers a request whose task was cancelled by the unload."""
+    """The tasks and timers of one module.
+
+    `refuse` responds to a request whose task was cancelled by the unload.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, log: Callable[[int, str], None], refuse: Callable[[Message], None]
@@ -22,13 +25,13 @@ class Background:
         self._log = log
         self._refuse = refuse
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Requests that a task is to answer, and has not answered yet.
+        # Requests to which a task must respond, and has not responded yet.
         self.unanswered: set[Message] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._last_timer = 0
 
     def guard(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Call `fn` and run the coroutine that it may return; an exception is logged."""
+        """Call `fn` and run the coroutine that it may return. An exception is logged."""
         try:
             result = fn(*args)
         except Exception:
@@ -38,13 +41,14 @@ class Background:
             self.spawn(result)
 
     def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
-        """As loop.call_soon, but an exception is logged."""
+        """Like loop.call_soon, but an exception is logged."""
         self._loop.call_soon(self.guard, fn, *args)
 
     def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        """As loop.call_later, but an exception is logged, and unloading the module cancels it."""
+        """Like loop.call_later, but an exception is logged, and unloading the module cancels the call."""
         number = self._last_timer = self._last_timer + 1
-        # The timer knows its number and not its handle: the cycle would keep `args` until cycles are looked for.
+        # The callback gets the timer's number, not its handle: a reference cycle would keep `args` until the next
+        # garbage collection.
         handle = self._loop.call_later(max(seconds, 0.0), self._fire, number, fn, args)
         if len(self._timers) > 256:
             self._timers = {number: timer for number, timer in self._timers.items() if not timer.cancelled()}
@@ -56,8 +60,9 @@ class Background:
         self.guard(fn, *args)
 
     def spawn(self, coro: Any, requests: Iterable[Message] = ()) -> asyncio.Task[Any]:
-        """Run `coro` in a task, which an unload cancels. It answers `requests`: those that it has not answered when it
-        is cancelled are refused.
+        """Run `coro` in a task, which an unload cancels.
+
+        The task must respond to `requests`. Those without a response when it is cancelled are refused.
         """
         task: asyncio.Task[Any] = self._loop.create_task(coro)
         self._tasks.add(task)
@@ -65,7 +70,7 @@ class Background:
         asked = [msg for msg in requests if not msg.flags & m.FLAG_NORESPONSE]
         if asked:
             self.unanswered.update(asked)
-            # Not by an exception in the task: a task that is cancelled before its first step sees none.
+            # A done callback, because a task that is cancelled before its first step gets no exception.
             task.add_done_callback(lambda task: self._refuse_unanswered(asked, task.cancelled()))
         return task
 
@@ -83,7 +88,7 @@ class Background:
             self._log(logging.ERROR, f"task failed: {trace}")
 
     def cancel_all(self) -> None:
-        """Cancel every timer, and every task but the one that runs."""
+        """Cancel every timer, and every task except the current one."""
         for timer in self._timers.values():
             timer.cancel()
         for task in list(self._tasks):

@@ -11,16 +11,17 @@ from headrace.engine.broker.router import Router
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that
-# was asked.
+# A pending call: the callback for its responses, the topic if it is streaming, otherwise "", and the rank it was sent
+# to.
 _Call = tuple[Callable[[Message], Any], str, int]
 _NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 
 
 class Calls:
-    """The calls of one module, by matchtag. `send` routes a request; `route` is the module's address in route stacks.
+    """The calls of one module, by matchtag.
 
-    Credentials default to those of the instance's `owner`.
+    `send` routes a request. `route` is the module's address in route stacks. Credentials default to those of the
+    instance's `owner`.
     """
 
     def __init__(self, router: Router, route: bytes, owner: int, send: Callable[[Message], None]) -> None:
@@ -29,7 +30,7 @@ class Calls:
         self._owner = owner
         self._send = send
         self.pending: dict[int, _Call] = {}
-        # A job that waits for resources is such a stream each: thousands of equal ones are one object.
+        # Each job that waits for resources has such a stream. Thousands of equal tuples share one object.
         self._last_stream = _NO_CALL
         self._next_tag = 0
 
@@ -45,7 +46,10 @@ class Calls:
         userid: int | None = None,
         rolemask: int | None = None,
     ) -> int:
-        """Send a request; `on_reply` gets every response. Returns the matchtag. Credentials default to the owner's."""
+        """Send a request. `on_reply` gets every response. Returns the matchtag.
+
+        Credentials default to the owner's.
+        """
         tag = 0
         if on_reply is not None:
             tag = self._next_tag = self._next_tag % 0xFFFFF + 1
@@ -74,7 +78,7 @@ class Calls:
         return tag
 
     async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
-        """Send one request and wait for its response: its object (None without a body). Raises RpcError."""
+        """Send a request and wait for the response. Returns its object (None without a body). Raises RpcError."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(reply: Message) -> None:
@@ -89,7 +93,7 @@ class Calls:
         return await future
 
     def cancel(self, matchtag: int) -> None:
-        """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
+        """Ask the service to end a streaming call. Its last response (ENODATA) still arrives."""
         _, topic, nodeid = self.pending.get(matchtag, _NO_CALL)
         if topic:
             self.call(topic + "-cancel", {"matchtag": matchtag}, None, nodeid)
@@ -101,7 +105,7 @@ class Calls:
             self._router.forget(topic, self._route, matchtag)
 
     def callback(self, reply: Message) -> Callable[[Message], Any] | None:
-        """The function for a response, None if it is not awaited. The last response ends the call."""
+        """The callback for a response, or None if no call waits for it. The last response ends the call."""
         tag = reply.aux2
         call = self.pending.get(tag)
         if call is None:

@@ -1,9 +1,9 @@
 """The interface of modules to their broker: the context that a module is loaded with (RFC 5, RFC 6).
 
-A module registers handlers and returns; afterwards everything is a callback on the broker's loop. The context does what
-all modules need: role checks (RFC 12), streams that end on cancel or disconnect, and the bookkeeping that unloads a
-module without leaving anything behind. Its parts are calls of other services (`calls.py`), tasks and timers
-(`background.py`) and the methods that every module has (`default_methods.py`).
+A module registers handlers and returns; after that, it runs only in callbacks of the broker's loop. The context does
+what all modules need: role checks (RFC 12), streams that end on cancel or disconnect, and the bookkeeping for a
+complete unload. Its parts are calls of other services (`calls.py`), tasks and timers (`background.py`) and the methods
+that every module has (`default_methods.py`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "
 # The state of a module in `module list` (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
-# Tables are rebuilt after this many entries have left them, once this many seconds have passed: a dictionary keeps the
-# memory of its largest size.
+# Tables are rebuilt after _MANY entries were removed, _SHRINK_AFTER seconds later: a dictionary keeps the memory of its
+# largest size.
 _MANY = 10_000
 _SHRINK_AFTER = 2.0
 
@@ -54,14 +54,15 @@ _OWNER_ONLY = "Request requires owner credentials"
 
 
 class ModuleContext:
-    """The broker as module `name` sees it. `uuid` is its address in route stacks, `owner` the uid of the instance.
+    """The broker as module `name` sees it.
 
-    `at_flush(fn)` runs a function once when the messages of this turn of the loop are delivered; what it sends belongs
-    to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
-    `call`, `rpc`, `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
+    `uuid` is the module's address in route stacks, `owner` the uid of the instance. `at_flush(fn)` runs a function once
+    when the messages of this loop turn are delivered; messages that it sends belong to the same turn. `at_turn_end(fn)`
+    runs it when nothing is left to deliver, for writes that leave the process or wait for a disk. `call`, `rpc`,
+    `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
     """
 
-    # The end of an unload that has begun.
+    # Done when the unload that has begun is complete.
     _end: asyncio.Future[None] | None = None
 
     def __init__(self, broker: BrokerParts, name: str, path: str = "builtin", uuid: str = "") -> None:
@@ -79,7 +80,7 @@ class ModuleContext:
         self.tracer: Callable[[str, str, Message], None] | None = None
         self.services: list[str] = []
         self.last_used = time.monotonic()
-        # Set by a module that is suspended when it is removed, and resumed when it is loaded again.
+        # Set by a module that is suspended on removal, and resumed when it is loaded again.
         self.resumption: Resumption | None = None
         self.suspended: SuspendedModule | None = None
         self.at_flush = broker.router.at_flush
@@ -96,7 +97,7 @@ class ModuleContext:
         self.rpc = calls.rpc
         self.cancel = calls.cancel
         self.forget = calls.forget
-        # The flags that debug requests set.
+        # The flags set by debug requests.
         self.debug = 0
         self._defaults = DefaultMethods(self, route)
         self.stats = self._defaults.stats
@@ -122,24 +123,28 @@ class ModuleContext:
 
     @property
     def alone(self) -> bool:
-        """Whether the instance has only this broker, and will not grow."""
+        """True if the instance has only this broker and will not grow."""
         return self._broker.size == 1 and not self._broker.may_grow
 
     @property
     def lost(self) -> Idset:
-        """Ranks that were lost and are not back, except those that left in order; empty in a module's own process."""
+        """Lost ranks that have not rejoined, except those that left in order; empty in a module's own process."""
         return self._broker.lost
 
     @property
     def kept(self) -> dict[str, Kept] | None:
-        """Data that modules pass to their next load, by name; None in a module's own process, which ends with the
-        module.
+        """Data that modules pass to their next load, by name.
+
+        None in a module's own process, which ends with the module.
         """
         return self._broker.kept
 
     @property
     def agent(self) -> Agent | None:
-        """The exec agent of this node; None if no jobs can run. Raises AttributeError in a module's own process."""
+        """The exec agent of this node, or None if no jobs can run.
+
+        Raises AttributeError in a module's own process.
+        """
         return self._broker.agent
 
     @property
@@ -156,7 +161,7 @@ class ModuleContext:
         return time.monotonic()
 
     def log(self, level: int, text: str) -> None:
-        """Append to the broker's log; `level` is a severity of syslog or a level of package logging."""
+        """Append to the broker's log. `level` is a syslog severity or a level of the logging module."""
         self._broker.log(level, f"{self.name}", text)
 
     def service(
@@ -167,12 +172,11 @@ class ModuleContext:
         open: Iterable[str] = (),
         requests: Methods | None = None,
     ) -> None:
-        """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
+        """Provide service `name`. Methods in `open` are for every user, the rest for role OWNER (RFC 12).
 
-        `requests` has the form of each method's payload: one of another form is refused with EPROTO, and the handler
-        does not see it.
-
-        Raises RpcError(EEXIST) when another module already provides the service, LookupError for a method without form.
+        `requests` has the form of each method's payload. A request with another payload gets EPROTO and does not reach
+        the handler. Raises RpcError(EEXIST) if another module already provides the service, and LookupError for a
+        method without a form.
         """
         owner = self._router.services.get(name)
         if owner is not None and owner is not self:
@@ -198,7 +202,7 @@ class ModuleContext:
                 del self._methods[topic]
 
     def delegate(self, name: str, peer: Peer) -> None:
-        """Let `peer`, which is not this module, respond to requests for service `name`, until `end_delegation`."""
+        """Let `peer`, another provider, respond to requests for service `name` until `end_delegation`."""
         self._router.services[name] = peer
 
     def end_delegation(self, name: str) -> None:
@@ -206,7 +210,7 @@ class ModuleContext:
         self._router.services.pop(name, None)
 
     def is_here(self, msg: Message) -> bool:
-        """Whether a client or module of this broker sent the request, and is still connected."""
+        """True if the request was sent by a client or module of this broker that is still connected."""
         return self._router.local_peer(msg) is not None
 
     def forward(self, msg: Message) -> None:
@@ -224,7 +228,7 @@ class ModuleContext:
         kind = msg.type
         if kind == m.REQUEST:
             if self._end is not None and self._end.done():
-                # It was in the router's queue when the module was unloaded.
+                # The request was in the router's queue when the module was unloaded.
                 self._refuse_unloaded(msg)
             else:
                 self._request(msg)
@@ -233,8 +237,7 @@ class ModuleContext:
             if on_reply is not None:
                 self._guard(on_reply, msg)
         elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
-            # Any user may publish. A guest's events are passed to clients only, since services must not act on them
-            # (RFC 12).
+            # Any user may publish events. Services must not act on a guest's events, so only clients get them (RFC 12).
             for prefix, listener in list(self._subscriptions):
                 if msg.topic.startswith(prefix):
                     self._guard(listener, msg)
@@ -270,14 +273,16 @@ class ModuleContext:
         else:
             task = self.spawn(self._finish(msg, result), (msg,))
             if asyncio.iscoroutine(result):
-                # A task that is cancelled before its first step leaves it as it is, and Python would warn of that.
+                # Close the coroutine: if the task is cancelled before its first step, Python warns that it was never
+                # awaited.
                 task.add_done_callback(lambda _task: result.close())
 
     async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
         try:
             result = await pending
         except Exception as exc:
-            # The error refers to this frame, and a future refers to its error: the cycle would keep the request.
+            # Break a reference cycle that would keep the request: the error refers to this frame, and the future to the
+            # error.
             del pending
             self._failed(msg, exc)
             return
@@ -291,9 +296,8 @@ class ModuleContext:
             self.respond_error(msg, exc.errnum, exc.text)
         elif isinstance(exc, MessageError):
             self.respond_error(msg, errno.EPROTO, str(exc))
-        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
-            # This is most often the requester's error in a field of the request, so the place is logged only for
-            # debugging.
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _raised_near_handler(exc):
+            # Most often an invalid field in the request, so the place in the code is logged only for debugging.
             where = traceback.extract_tb(exc.__traceback__)[-1]
             place = f"{where.filename}:{where.lineno}"
             self.log(logging.DEBUG, f"{msg.topic}: {type(exc).__name__}: {exc} at {place}")
@@ -340,14 +344,14 @@ class ModuleContext:
             self._guard(hook, sender.decode("ascii", "replace"))
 
     def respond(self, msg: Message, obj: Mapping[str, Any] | None = None, payload: bytes | None = None) -> None:
-        """Send a success response; a streaming request may have any number of them."""
+        """Send a success response. A streaming request may have any number of them."""
         if not msg.flags & m.FLAG_NORESPONSE:
             if not msg.flags & m.FLAG_STREAMING:
                 self._unanswered.discard(msg)
             self._answer(m.response(msg, obj, 0, payload))
 
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
-        """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
+        """Send an error response. It ends a stream (ENODATA is the normal end, RFC 6)."""
         if not msg.flags & m.FLAG_NORESPONSE:
             self._unanswered.discard(msg)
             self._answer(m.error_response(msg, errnum, text))
@@ -363,19 +367,19 @@ class ModuleContext:
         self._router.request(msg)
 
     def on_growth(self, fn: Callable[[Idset], None]) -> None:
-        """Register `fn`, called with the ranks of added hosts when the tree includes them."""
+        """Register `fn`, called with the ranks of added hosts once the tree includes them."""
         self._broker.on_grown.append(fn)
         self.on_unload(lambda: self._broker.on_grown.remove(fn))
 
     def streams(self, method: str) -> StreamSet:
-        """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""
+        """The streams of `method`, created on first use. `METHOD-cancel` and disconnects end its entries."""
         found = self._streams.get(method)
         if found is None:
             found = self._streams[method] = StreamSet(self)
         return found
 
     def publish(self, topic: str, obj: dict[str, Any] | None = None, private: bool = False) -> None:
-        """Publish an event from rank 0, which numbers it."""
+        """Publish an event through rank 0, which numbers it."""
         msg = m.event(topic, obj, m.FLAG_PRIVATE if private else 0)
         if self.tracer is not None:
             self.tracer(self.name, "tx", msg)
@@ -390,13 +394,14 @@ class ModuleContext:
         self._broker.events.unsubscribe(self, prefix)
 
     def watch_tables(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
-        """Have the tables that `tables()` returns, which may get 100,000 entries, shrunk after they have lost most of
-        them (see `removed`).
+        """Shrink the tables that `tables()` returns after they have lost most entries (see `removed`).
+
+        For tables that may grow to 100,000 entries.
         """
         self._tables.append(tables)
 
     def removed(self, count: int = 1) -> None:
-        """So many entries have left the tables of `watch_tables`: after thousands, their memory is given back."""
+        """Count entries removed from the tables of `watch_tables`, whose memory is freed after thousands."""
         self._removed += count
         if self._removed >= _MANY:
             self._removed = 0
@@ -414,8 +419,9 @@ class ModuleContext:
         self._disconnects.append(fn)
 
     def on_config(self, fn: Callable[[dict[str, Any]], None]) -> None:
-        """Register `fn(config)`, which checks and applies a reloaded configuration; it raises RpcError(EINVAL) to
-        refuse it.
+        """Register `fn(config)`, which checks and applies a reloaded configuration.
+
+        `fn` raises RpcError(EINVAL) to refuse it.
         """
         self._config_hooks.append(fn)
 
@@ -423,8 +429,9 @@ class ModuleContext:
         self._defaults.stats_hooks.append(fn)
 
     def on_stats_clear(self, fn: Callable[[], None]) -> None:
-        """Register `fn`, called to reset counters: by a request to this module, or by an event to all modules of its
-        name.
+        """Register `fn`, called to reset counters.
+
+        It is called for a request to this module, and for an event to all modules of its name.
         """
         if not self._defaults.clear_hooks:
             self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._defaults.clear_stats())
@@ -441,13 +448,13 @@ class ModuleContext:
     async def unload(self) -> None:
         """Run the unload hooks, then remove every service, stream, timer and task."""
         if self._end is not None:
-            # Another request, or the end of the broker, unloads it already.
+            # Another request, or the shutdown of the broker, is already unloading the module.
             await asyncio.shield(self._end)
             return
         self._end = self.loop.create_future()
         try:
             await self._run_unload_hooks()
-            self._take_back()
+            self._release_all()
         finally:
             self._end.set_result(None)
 
@@ -460,11 +467,11 @@ class ModuleContext:
             except Exception:
                 self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
 
-    def _take_back(self) -> None:
+    def _release_all(self) -> None:
         for streams in self._streams.values():
             for msg in streams:
                 self._refuse_unloaded(msg)
-        # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
+        # Services must end their streams to this module (RFC 6), so that, for example, resources can be acquired again.
         for service, nodeid in set(self._calls.streaming()):
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
@@ -473,8 +480,8 @@ class ModuleContext:
         self._background.cancel_all()
 
 
-def _near(exc: BaseException) -> bool:
-    """Whether `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
+def _raised_near_handler(exc: BaseException) -> bool:
+    """True if `exc` was raised in the handler or just below it, where the request is read."""
     depth = 0
     trace = exc.__traceback__
     while trace is not None:

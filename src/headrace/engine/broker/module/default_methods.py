@@ -31,7 +31,7 @@ class Served(Protocol):
 
 
 class DefaultMethods:
-    """The default methods of one module, and its statistics; `route` is its address.
+    """The default methods of one module, and its statistics. `route` is the module's address.
 
     `for_guests` and `for_owner` have the handlers by method.
     """
@@ -80,7 +80,7 @@ class DefaultMethods:
         self._ctx.respond(msg, self.set_debug(msg.obj or {}))
 
     def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The response to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
+        """Handle a debug request `{op, flags}`; returns the response. Raises RpcError(EPROTO)."""
         flags = body.get("flags") or 0
         op = body.get("op") or ""
         if op == "setbit":

@@ -1,7 +1,7 @@
-"""Loads and removes modules, and answers module.* (RFC 5).
+"""Loading and removal of modules, and the service module.* (RFC 5).
 
-A module is a service of `headrace.engine.modules`, or a .py file given by path. Each rank loads the list
-of its part: rank 0 holds the instance's state, the others only what must run where the jobs run.
+A module is a service of `headrace.engine.modules`, or a .py file given by path. Each rank loads its own list: rank 0
+holds the instance's state, and the other ranks run only modules that must be where the jobs run.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ LEADER_MODULES = (
     "cron",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
-# The service for scripts and browsers, where the table [headrace.api] is there.
+# The service for scripts and browsers, loaded if the table [headrace.api] exists.
 _SERVICE = "api"
-# With a user's own rc1 script: the modules that a broker loads before it, of which the script may load some as well, as
-# they are modules in Flux. Until then these are not listed: content serves scripts that expect it in the broker, and a
-# follower's job-exec those that load job-exec on the leader.
+# The modules that the leader and a follower load before a user's own rc1 script. The script may load some of them
+# itself, since they are modules in Flux. They are not listed until it does. Scripts expect content in the broker, and
+# scripts that load job-exec only on the leader need it on followers.
 _BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
 _UNLISTED = frozenset({"content", "job-exec"})
-# Modules that may compute for longer than a broker can be blocked, each in a process of its own.
+# Modules that may compute for longer than a broker may be blocked. Each runs in its own process.
 EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER, _FLUX_SCHEDULER})
-# How many times, and within how many seconds, such a module is loaded again after its process has ended: a module that
-# ends at once each time would keep the broker busy for nothing.
+# Limit for reloading such a module after its process has ended: _RESTARTS times within _RESTARTS_IN seconds. A module
+# that always ends at once would otherwise keep the broker busy.
 _RESTARTS, _RESTARTS_IN = 3, 60.0
-# Modules that must run in the broker: they use its sockets, or pass each other objects that JSON cannot represent.
+# Modules that must run in the broker: they use its sockets, or exchange objects that JSON cannot represent.
 _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
 
 class _Load(NamedTuple):
-    """What a module is loaded by: the arguments of `ModuleHost.load`."""
+    """The arguments of one `ModuleHost.load`."""
 
     path: str
     name: str
@@ -74,12 +74,15 @@ class _Load(NamedTuple):
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> _Load:
-        """Of the payload of `module.load`."""
+        """Create from the payload of `module.load`."""
         return cls(body["path"], body.get("name") or "", list(body.get("args") or ()), body.get("exec") is True)
 
 
 def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
-    """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for an unknown scheduler."""
+    """The modules that the broker of `rank` loads, in order.
+
+    Raises RpcError(EINVAL) for an unknown scheduler.
+    """
     if has_own_rc1(attrs):
         return list(_BEFORE_OWN_RC1[rank > 0])
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
@@ -90,12 +93,12 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
 
 
 def has_own_rc1(attrs: AttrTable) -> bool:
-    """Whether a user's script loads the modules; an empty name stands for a script that loads none."""
+    """True if a user's script loads the modules. An empty name stands for a script that loads none."""
     return "broker.rc1_path" in attrs
 
 
 def exec_modules(config: dict[str, Any]) -> frozenset[str]:
-    """The modules with processes of their own: the default ones, and `exec-modules` of the table `[headrace]`."""
+    """The modules that run in their own processes: the defaults, and `headrace.exec-modules`."""
     return EXEC_MODULES | _listed(config, "exec-modules")
 
 
@@ -118,23 +121,23 @@ class ModuleHost:
     """The modules of one broker, in load order."""
 
     def __init__(self, broker: BrokerBase, forked: dict[str, Forked] | None = None) -> None:
-        """`forked` has processes that wait to become modules, by module name."""
+        """`forked` has processes that were forked to run modules, by module name."""
         self.broker = broker
         self._forked = forked or {}
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
-        # How each module was loaded, by its name, so that it can be loaded so again.
+        # The arguments with which each module was loaded, by name, so that it can be loaded again.
         self._loads: dict[str, _Load] = {}
         broker.kept = {}
         broker.remove_module = self._begin_remove
         # Removed modules that can be resumed, by name (suspended.py).
         self._suspended: dict[str, ModuleContext] = {}
-        # The times at which modules were loaded again after their processes ended, by path.
+        # The times when modules were loaded again after their processes had ended, by path.
         self._restarts: dict[str, list[float]] = {}
         self._ending = False
         self._builtin: set[str] = set()
         # Modules that are loaded but not listed; see _UNLISTED.
         self._unlisted: set[str] = set()
-        # Modules that go on after a reload failed. Flux would have removed them, so scripts load them next.
+        # Modules that keep running after a failed reload. In Flux they would be removed, so scripts load them next.
         self._spared: set[str] = set()
         self._trace: ModuleTrace
 
@@ -146,7 +149,10 @@ class ModuleHost:
         return ctx
 
     async def load_first(self) -> None:
-        """Load the broker's own modules. Raises RpcError or a module's exception, with the module's name as note."""
+        """Load the broker's own modules.
+
+        Raises RpcError or the exception of a module, after logging the module's name.
+        """
         broker = self.broker
         name = "list"
         try:
@@ -161,9 +167,9 @@ class ModuleHost:
             self._unlisted = set(_UNLISTED & self.loaded.keys())
 
     async def load(self, path: str, name: str = "", args: list[str] | None = None, as_process: bool = False) -> None:
-        """Load a module by name or .py file, into this process or one of its own.
+        """Load a module by name or .py file, into this process or its own.
 
-        Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises.
+        Raises RpcError(ENOENT, EEXIST) and any exception of the module's load.
         """
         if path in self._unlisted and name in ("", path):
             self._unlisted.discard(path)
@@ -187,11 +193,11 @@ class ModuleHost:
         self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
 
     async def reload(self, new: _Load, force: bool) -> None:
-        """Remove a module and load it as `new` says, or as it was if that fails: it is never left unloaded.
+        """Remove a module and load it with `new`, or with its former arguments if that fails.
 
-        With `force`, it need not be loaded. A module's function `check(ctx, args)` refuses arguments while the old one
-        runs, where its end would be felt. Raises RpcError, or whatever the module's load raises, which leaves the old
-        until it is loaded or removed.
+        With `force`, it need not be loaded. A module's function `check(ctx, args)` can refuse arguments while the old
+        module still runs, if removing it would have effects. Raises RpcError or any exception of the module's load. In
+        that case the old module stays until it is loaded or removed.
         """
         name = self._module_of(new)
         try:
@@ -204,7 +210,7 @@ class ModuleHost:
     async def _replace(self, name: str, new: _Load, force: bool) -> None:
         old = self._loads.get(name)
         running = self.loaded.get(name)
-        # A file of a user is run by its import, which is for the load to do.
+        # Importing a user's file runs it, which only the load may do.
         found = None if new.path.endswith(".py") else find(new.path)
         if isinstance(running, ModuleContext) and name not in self._builtin and found and hasattr(found, "check"):
             found.check(running, new.args)
@@ -218,19 +224,19 @@ class ModuleHost:
             await self.load(*new)
         except Exception:
             if old is not None:
-                await self._go_back(old)
+                await self._restore_former(old)
             raise
 
     def _module_of(self, new: _Load) -> str:
-        """The name of the module that a load starts."""
-        return self._name_here(new.name or new.path.rpartition("/")[2].partition(".")[0])
+        """The name of the module that `new` loads."""
+        return self._loaded_name(new.name or new.path.rpartition("/")[2].partition(".")[0])
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
         found = placeholders if placeholders.has(path, self.broker.rank) else find(path)
         if found is None:
             raise _not_found()
         name = name or name_of(found, path)
-        self._must_be_new(name)
+        self._check_is_new(name)
         resumed = self._suspended.get(name)
         if resumed is not None and resumed.suspended is not None and resumed.path == getattr(found, "__file__", None):
             resumed.suspended.resume(args)
@@ -255,7 +261,7 @@ class ModuleHost:
     async def _load_process(self, path: str, name: str, args: list[str], restart: bool) -> str:
         if path in _BOUND_MODULES:
             raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
-        self._must_be_new(name or path)
+        self._check_is_new(name or path)
         try:
             process = await module_process.start(self.broker, path, self._forked.pop(path, None))
         except OSError as exc:
@@ -263,9 +269,9 @@ class ModuleHost:
         try:
             await process.found()
             name = name or process.name
-            self._must_be_new(name)
+            self._check_is_new(name)
             process.name = name
-            self._move_out(name)
+            self._save_kept_data(name)
             self.loaded[name] = process
             await process.start(args)
         except Exception:
@@ -277,14 +283,14 @@ class ModuleHost:
             self.broker.router.provide(name, process)
         return name
 
-    def _move_out(self, name: str) -> None:
-        """Move data that a module left in this process to the place where its own process reads it."""
+    def _save_kept_data(self, name: str) -> None:
+        """Save data that a module left in this process to the file where its own process reads it."""
         kept = self.broker.kept
         if kept and name in kept:
             kept[name].save(data_path(self.broker.attrs, name, apart=True))
             del kept[name]
 
-    def _must_be_new(self, name: str) -> None:
+    def _check_is_new(self, name: str) -> None:
         if name in self.loaded:
             raise RpcError(errno.EEXIST, f"module {name} is already loaded")
 
@@ -293,7 +299,7 @@ class ModuleHost:
             del self.loaded[module.name]
 
     def _restart(self, path: str, args: list[str], module: ModuleProcess) -> None:
-        """Load a module again whose process ended: without a scheduler, for example, no job would start."""
+        """Reload a module whose process ended: without a scheduler, for example, no job would start."""
         self._forget(module)
         if module.status == FINALIZING or self._ending:
             return
@@ -306,14 +312,14 @@ class ModuleHost:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
 
-    async def _go_back(self, old: _Load) -> None:
+    async def _restore_former(self, old: _Load) -> None:
         """Load a module as it was before its reload failed."""
         try:
             await self.load(*old)
         except Exception as exc:
             self.broker.log(logging.CRITICAL, "broker", f"module {old.name} cannot be loaded again: {text_of(exc)}")
         else:
-            self.broker.log(logging.INFO, "broker", f"module {old.name} goes on with its former arguments")
+            self.broker.log(logging.INFO, "broker", f"module {old.name} continues with its former arguments")
 
     async def _reload_ended(self, path: str, name: str, args: list[str]) -> None:
         try:
@@ -321,12 +327,12 @@ class ModuleHost:
         except Exception as exc:
             self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {text_of(exc)}")
         else:
-            # Where the end was told, too.
+            # Logged at the same level as the end of the process.
             self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
 
     async def remove(self, name: str) -> None:
-        """Unload a module, also the default scheduler by Flux's name. Raises RpcError(ENOENT, EINVAL)."""
-        name = self._name_here(name)
+        """Unload a module. Accepts Flux's name of the default scheduler. Raises RpcError(ENOENT, EINVAL)."""
+        name = self._loaded_name(name)
         ctx = self.loaded.get(name)
         if ctx is None or name in self._unlisted:
             raise RpcError(errno.ENOENT, "No such file or directory")
@@ -342,8 +348,8 @@ class ModuleHost:
             del self.loaded[name]
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
 
-    def _name_here(self, name: str) -> str:
-        """The name of a loaded module, which is another for the default scheduler by Flux's name."""
+    def _loaded_name(self, name: str) -> str:
+        """The name of a loaded module: Flux's name of the default scheduler is mapped to ours."""
         if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
             return _DEFAULT_SCHEDULER
         return name
@@ -352,7 +358,7 @@ class ModuleHost:
         self.broker.spawn(self.remove(name))
 
     def forgotten(self) -> list[str]:
-        """The modules that user's scripts have loaded and not removed, which is a mistake in Flux."""
+        """The modules that users' scripts have loaded and not removed, which is an error in Flux."""
         if not has_own_rc1(self.broker.attrs):
             return []
         ours = self._builtin | self._unlisted | {"rexec"}
@@ -378,7 +384,7 @@ class ModuleHost:
             {
                 "load": self._load,
                 "remove": self._remove,
-                # Flux's clients remove the module and load it; this method is Headrace's own.
+                # An addition of Headrace: Flux's clients remove the module and then load it.
                 "reload": self._reload,
                 "list": self._list,
                 "status": lambda _msg: EMPTY,
@@ -406,7 +412,7 @@ class ModuleHost:
         return EMPTY
 
     def _refusal(self, wanted: _Load, exc: Exception) -> RpcError:
-        # The requester may be a script whose output is lost.
+        # Logged, since the requester may be a script whose output is lost.
         self.broker.log(logging.WARNING, "broker", f"load {wanted.path}: {text_of(exc)}")
         return exc if isinstance(exc, RpcError) else RpcError(errno.EINVAL, with_class(exc))
 

@@ -1,13 +1,14 @@
-"""The socket between a broker and a module in a process of its own: the local socket's framing both ways (RFC 3, 5).
+"""The socket between a broker and a module in its own process.
 
-Both ends use this file. Messages gather while a turn of the router runs and leave in one system call; what cannot be a
-request, a response or an event is a control message, whose topic says what is meant:
+It uses the framing of the local socket in both directions (RFC 3, RFC 5), and both ends use this file. Messages are
+collected during a turn of the router and sent in one system call. Messages that are not requests, responses or events
+are control messages, whose topic is the operation:
 
     module → broker   found {name, path}, running, failed {errnum, text}
     broker → module   start {name, path, uuid, args, rank, size, owner, attrs, config},
                       config {config}, attr {name, value or null}, remove
 
-The end of the stream is the end of the module, whichever side it comes from.
+When either side closes the stream, the module ends.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def control(op: str, obj: dict[str, Any] | None = None) -> Message:
 
 
 class ModulePipe(asyncio.BufferedProtocol):
-    """One end. `receive(msg)` gets every message; `lost(why)` is called once, with "" at a regular end of stream."""
+    """One end of the socket.
+
+    `receive(msg)` gets every message. `lost(why)` is called once, with "" at a regular end of stream.
+    """
 
     def __init__(
         self, router: Router, buffer: memoryview, receive: Callable[[Message], None], lost: Callable[[str], None]
@@ -53,7 +57,7 @@ class ModulePipe(asyncio.BufferedProtocol):
 
     @property
     def unread(self) -> int:
-        """The number of bytes that the other side has not received yet."""
+        """The number of bytes that the other side has not read yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -68,7 +72,7 @@ class ModulePipe(asyncio.BufferedProtocol):
             self._give_up(str(exc))
 
     def send(self, msg: Message) -> None:
-        """Write at the end of this turn; without an effect when the other side is gone."""
+        """Queue `msg` to be written at the end of this turn. No effect if the other side is gone."""
         if self._transport is None:
             return
         if not self._out:
@@ -96,7 +100,7 @@ class ModulePipe(asyncio.BufferedProtocol):
             self._lost(self._why)
 
     def close(self) -> None:
-        """Write all pending messages and close; `lost` is called when they are written."""
+        """Write all pending messages and close. `lost` is called when they are written."""
         self.flush()
         if self._transport is not None:
             self._transport.close()

@@ -1,8 +1,8 @@
 """Modules of Flux that a script may load although they have nothing to do here.
 
-Followers hold no state, so what serves the whole instance runs on rank 0 alone; and some of what Flux has as modules
-is done elsewhere or not at all. Scripts that start such an instance load them on the broker they run on: that works,
-the module is listed, can be removed, and provides no service, so that requests go on to the broker that has it.
+Followers hold no state, so services for the whole instance run on rank 0 alone, and some modules of Flux have no
+equivalent. Scripts that start an instance load these modules on the broker they run on, and that works: the module is
+listed and can be removed. It provides no service, so its requests are routed to the broker that does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ _NOWHERE = {
 
 
 def has(name: str, rank: int) -> bool:
-    """Whether the module `name` has nothing to do in the broker of `rank`."""
+    """True if the module `name` has nothing to do in the broker of `rank`."""
     return name in _NOWHERE or (rank > 0 and name in _LEADER_ALONE)
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Do nothing. Raises RpcError(EINVAL) for arguments nobody knows; a follower leaves that to the leader's module."""
+    """Do nothing. Raises RpcError(EINVAL) for unknown arguments.
+
+    A follower accepts any arguments, since the leader's module checks them.
+    """
     if ctx.rank and ctx.name in _LEADER_ALONE:
         why = _LEADER_ALONE[ctx.name]
     else:

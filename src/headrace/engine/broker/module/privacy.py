@@ -1,6 +1,7 @@
-"""`access.private-mode`: guests without the role ADMIN see only their own jobs, and no counts of other jobs.
+"""`access.private-mode`: guests without the role ADMIN see only their own jobs.
 
-Statistics of every module are refused to them by the module's context; services do the rest.
+They do not see counts of other jobs either. The context of each module refuses them statistics, and the services
+enforce the rest.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from headrace.formats.spec.message import Message
 
 
 class Configured(Protocol):
-    """What has the configuration, as a module's context does."""
+    """An object with the configuration, such as a module's context."""
 
     @property
     def config(self) -> dict[str, Any]: ...
 
 
 def is_hidden(ctx: Configured, msg: Message, userid: int | None = None) -> bool:
-    """Whether the sender of `msg` must not see jobs of user `userid` (None: of all users)."""
+    """True if the sender of `msg` must not see jobs of user `userid` (None: of all users)."""
     if msg.rolemask & (m.ROLE_OWNER | m.ROLE_ADMIN) or userid == msg.userid:
         return False
     return is_private(ctx.config)
 
 
 def is_private(config: dict[str, Any]) -> bool:
-    """Whether the configuration sets `access.private-mode`."""
+    """True if the configuration sets `access.private-mode`."""
     access = config.get("access")
     return isinstance(access, dict) and access.get("private-mode") is True
 
@@ -41,7 +42,7 @@ def refuse_if_hidden(ctx: Configured, msg: Message) -> None:
 
 
 def guarded(ctx: Configured, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """`handler` for requests whose sender may see the jobs of all users; others get EPERM."""
+    """Wrap `handler` to respond EPERM to senders who must not see the jobs of all users."""
 
     def handle(msg: Message) -> Any:
         refuse_if_hidden(ctx, msg)

@@ -1,8 +1,8 @@
-"""A module in a process of its own, as its broker sees it (RFC 5): a peer of the router and an entry of `module list`.
+"""A module in its own process (RFC 5), as a peer of the broker's router and an entry of `module list`.
 
-The process runs `remote.py`; the two speak through `pipe.py`. Services and subscriptions of the module belong
-to this peer, so the end of the process takes them back, and every request that waits in it is answered at once: a
-requester never waits for a module that is not there any more.
+The process runs `remote.py`, and the two communicate through `pipe.py`. Services and subscriptions of the module belong
+to this peer, so they are removed when the process ends. Requests that wait for the module then get an error response,
+so that no requester waits for a module that has ended.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from headrace.engine.broker.parts import BrokerBase
 
 _MAIN = "from headrace.engine.broker.module.remote import main; main(sys.argv[1:])"
-# Seconds that a module has to unload, and a process to end after its socket was closed, before it is killed.
+# Seconds for a module to unload, and for a process to end after its socket was closed, before it is killed.
 _UNLOAD_TIMEOUT = 30.0
 _EXIT_TIMEOUT = 5.0
 _LONGEST_LINE = 1 << 16
 
 
 class ModuleProcess:
-    """One process, made by `start`; `ended(self)` is called once after its end."""
+    """The process of one module, created by `start`. `ended(self)` is called once after its end."""
 
     def __init__(self, broker: BrokerBase, path: str, process: subprocess.Popen[bytes] | Forked) -> None:
         self.broker = broker
@@ -56,7 +56,7 @@ class ModuleProcess:
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
         self._ended: asyncio.Future[None] = broker.loop.create_future()
         self.unanswered = Outstanding()
-        # The last request that was passed to the module, whose way back others share.
+        # The last request that was passed to the module. Requests with the same route share its route stack.
         self._last = m.request("")
         self._used: set[tuple[str, int, int]] = set()
         assert process.stdout is not None
@@ -67,12 +67,12 @@ class ModuleProcess:
     # -- life
 
     async def found(self) -> None:
-        """Wait until the process has found its module, and set `name` and `path` from it. Raises RpcError."""
-        body = await self._next("found")
+        """Wait until the process has found its module, and set `name` and `path`. Raises RpcError."""
+        body = await self._next_control("found")
         self.name, self.path = body["name"], body["path"]
 
     async def start(self, args: list[str]) -> None:
-        """Let the module load; returns when it runs. Raises RpcError with the error of its load."""
+        """Load the module in the process. Returns when it runs. Raises RpcError with the error of its load."""
         broker = self.broker
         broker.router.add_peer(self)
         body = {
@@ -87,10 +87,10 @@ class ModuleProcess:
             "config": broker.config,
         }
         self.pipe.send(control("start", body))
-        await self._next("running")
+        await self._next_control("running")
         self.status = RUNNING
 
-    async def _next(self, wanted: str) -> dict[str, Any]:
+    async def _next_control(self, wanted: str) -> dict[str, Any]:
         try:
             msg = await self._answer
         finally:
@@ -103,7 +103,7 @@ class ModuleProcess:
         return body
 
     async def unload(self) -> None:
-        """Let the module unload and its process end; otherwise it is killed."""
+        """Let the module unload and its process end. After a timeout, the process is killed."""
         self.status = FINALIZING
         self.pipe.send(control("remove"))
         timer = self.broker.loop.call_later(_UNLOAD_TIMEOUT, self._kill, "it did not unload")
@@ -117,7 +117,7 @@ class ModuleProcess:
         self._process.kill()
 
     def _lost(self, why: str) -> None:
-        """The socket has ended: fail the requests that wait for the module."""
+        """Fail the requests that wait for the module, after its socket was closed."""
         broker = self.broker
         if why:
             self._kill(why)
@@ -127,8 +127,7 @@ class ModuleProcess:
         broker.events.drop(self)
         for msg in self.unanswered.take():
             broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
-        # Also after an unload: the module may have requested another stream after its disconnect request to that
-        # service.
+        # Also after an unload: the module may have opened another stream after its disconnect request to that service.
         for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, broker.owner, m.ROLE_OWNER)
             note.routes.append(self.uuid.encode())
@@ -137,7 +136,7 @@ class ModuleProcess:
             self._exited()
             return
         pidfd = os.pidfd_open(self.pid)
-        timer = broker.loop.call_later(_EXIT_TIMEOUT, self._kill, "its socket ended and it did not")
+        timer = broker.loop.call_later(_EXIT_TIMEOUT, self._kill, "it did not end after its socket was closed")
 
         def reap() -> None:
             if self._process.poll() is not None:
@@ -183,18 +182,18 @@ class ModuleProcess:
         return self.pipe.unread
 
     def send(self, msg: Message) -> None:
-        """Deliver a message to the module (the router calls this)."""
+        """Deliver a message to the module (called by the router)."""
         self.last_used = time.monotonic()
         if self.tracer is not None:
             self.tracer(self.name, "rx", msg)
         if msg.type == m.REQUEST:
             if self.pipe.closed:
-                # It was queued before the process ended.
+                # The request was queued before the process ended.
                 self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
                 return
             self.unanswered.passed(msg, sender_of(msg))
             self.pipe.send(msg)
-            # Thousands of requests may wait for responses, and most of their bodies are jobspecs.
+            # Keep only the route: thousands of requests may wait for responses, and most of their bodies are jobspecs.
             msg.keep_way_back(self._last)
             self._last = msg
         else:
@@ -214,18 +213,18 @@ class ModuleProcess:
         elif kind == m.EVENT:
             self.broker.events.publish(msg)
         else:
-            # After the requests that the module has sent before, including those in the router's queue.
+            # Processed after the requests that the module sent before, including those in the router's queue.
             router.post(self._control, msg)
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
-        """Forget a request: its sender is not told if the module ends before it responds."""
+        """Forget a request, which then gets no error response if the module ends."""
         self.unanswered.forget(sender, matchtag)
 
     def _control(self, msg: Message) -> None:
         if not self._answer.done():
             self._answer.set_result(msg)
 
-    # -- what else a module shares with its broker
+    # -- other state that a module shares with its broker
 
     def _attribute(self, name: str, value: str | None) -> None:
         self.pipe.send(control("attr", {"name": name, "value": value}))
@@ -235,7 +234,7 @@ class ModuleProcess:
         self.pipe.send(control("grown", {"ranks": str(ranks)}))
 
     async def reconfigure(self, config: dict[str, Any]) -> None:
-        """Give the module a new configuration. Raises RpcError when it refuses it."""
+        """Apply a new configuration in the module. Raises RpcError if the module refuses it."""
         self.pipe.send(control("config", {"config": config}))
         await self.broker.context.rpc(f"{self.name}.config-reload")
 
@@ -257,7 +256,7 @@ class _Output:
         loop.add_reader(stream.fileno(), self._read)
 
     def _read(self) -> bool:
-        """Read available output; False if there is none."""
+        """Read available output. False if there is none."""
         try:
             data = os.read(self._stream.fileno(), _LONGEST_LINE)
         except BlockingIOError:
@@ -270,7 +269,7 @@ class _Output:
         return bool(data)
 
     def close(self) -> None:
-        """Read the remaining output of a process that has ended; children of it that still write are not waited for."""
+        """Read the remaining output of a process that has ended, without waiting for its children."""
         while self._read():
             pass
         self._loop.remove_reader(self._stream.fileno())
@@ -278,7 +277,10 @@ class _Output:
 
 
 class Forked:
-    """A forked process with the methods of subprocess.Popen that this file uses; `sock` is the connection to it."""
+    """A forked process with those methods of subprocess.Popen that this file uses.
+
+    `sock` is the connection to the process.
+    """
 
     def __init__(self, pid: int, sock: socket.socket, stdout: IO[bytes]) -> None:
         self.pid = pid
@@ -287,7 +289,7 @@ class Forked:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal, or None while the process runs."""
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -310,9 +312,10 @@ class Forked:
 
 
 def fork(path: str, others: Iterable[socket.socket]) -> Forked:
-    """Fork the process of module `path` from this one, before it has threads or a loop: what is imported is shared.
+    """Fork the process of module `path` from this one, to share its imports.
 
-    The new process closes `others`, sockets whose last holder must be the broker.
+    Must be called before this process has threads or a loop. The new process closes `others`, sockets that only the
+    broker may hold.
     """
     ours, its = socket.socketpair()
     reader, writer = os.pipe()
@@ -339,7 +342,7 @@ def fork(path: str, others: Iterable[socket.socket]) -> Forked:
 
 
 def _spawn(path: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the process of module `path` (a name or a .py file) beside this one. Raises OSError."""
+    """Start a new process for module `path` (a name or a .py file). Raises OSError."""
     ours, its = socket.socketpair()
     try:
         process = subprocess.Popen(
@@ -358,8 +361,10 @@ def _spawn(path: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 async def start(broker: BrokerBase, path: str, forked: Forked | None) -> ModuleProcess:
-    """A process for module `path` (a name or a .py file): the one that was `forked` for it, or a new one. Raises
-    OSError."""
+    """Start a process for module `path` (a name or a .py file). Raises OSError.
+
+    Uses the process `forked` for it, if given.
+    """
     process, sock = (forked, forked.sock) if forked is not None else _spawn(path)
     module = ModuleProcess(broker, path, process)
     await broker.loop.create_unix_connection(lambda: module.pipe, sock=sock)

@@ -1,8 +1,8 @@
-"""The process of one module (RFC 5): runs any module file unchanged and speaks to its broker through `pipe.py`.
+"""The process of one module (RFC 5): runs any module file unchanged, with a connection to its broker.
 
-The module gets the ordinary context; what that asks of its broker (routing, services, events, log, attributes) is
-answered here by a few objects that turn it into messages. Nothing is decided in this process: all routing is the
-broker's. The process ends with its socket, so a broker that dies takes its modules with it.
+The module gets the ordinary context. The objects here stand in for the parts of the broker (routing, services, events,
+log, attributes), and turn calls into messages (`pipe.py`). No decision is made in this process: the broker does all
+routing. The process ends when its socket is closed, so a broker that dies takes its modules with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from headrace.formats.spec.message import Message
 
 
 class _Router(Router):
-    """Sends every message to the broker, and passes the broker's messages to the module, in turns as in a broker."""
+    """Sends every message to the broker, and delivers the broker's messages to the module in turns."""
 
     def __init__(self, rank: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(rank, loop)
@@ -76,8 +76,9 @@ class _Router(Router):
             self.refusal = exc
 
     async def all_registered(self) -> None:
-        """Wait until the broker has registered the services. Raises RpcError(EEXIST) if another module has one
-        of them.
+        """Wait until the broker has registered the module's services.
+
+        Raises RpcError(EEXIST) if another module provides one of them.
         """
         await asyncio.gather(*self.registering)
         self.registered = True
@@ -87,7 +88,7 @@ class _Router(Router):
 
 
 class _Events:
-    """Subscriptions and publications, as messages to the broker."""
+    """Sends subscriptions and events to the broker."""
 
     def __init__(self, router: _Router) -> None:
         self._router = router
@@ -118,9 +119,9 @@ class RemoteBroker(BrokerParts):
         self.may_grow = start["may_grow"]
         self.router: _Router = _Router(self.rank, loop)
         self.events = _Events(self.router)
-        # Data in memory would end with this process; modules write it to a file instead (`kept.data_path`).
+        # Data in memory would be lost with this process. Modules write it to a file instead (`kept.data_path`).
         self.kept = None
-        # A module that is told to shut down asks its broker to remove it.
+        # A module that gets a shutdown request asks its broker to remove it.
         self.remove_module = lambda name: self.router.context.call("module.remove", {"name": name})
         self.log = self._log
         self.on_grown = []
@@ -168,7 +169,7 @@ class _Remote:
             await self._unload(_failure(exc))
         else:
             self.pipe.send(control("running"))
-            # The broker waits for "running".
+            # Flush now, because the broker waits for "running".
             self.pipe.flush()
             gc.collect()
             gc.freeze()
@@ -199,23 +200,23 @@ class _Remote:
             self.context.spawn(self._unload(None))
 
     async def _unload(self, failure: Message | None) -> None:
-        """Unload the module, tell the broker `failure` if there is one, and close the connection."""
+        """Unload the module, send `failure` to the broker if given, and close the connection."""
         self.removing = True
         await self.context.unload()
         if failure is not None:
             self.pipe.send(failure)
-        # After the messages of the last handlers.
+        # Close after the messages of the last handlers are written.
         self.router.at_turn_end(self.pipe.close)
 
     def _lost(self, _why: str) -> None:
         if not self.removing:
-            # The broker is gone; threads and children of the module must not keep this process.
+            # The broker is gone. Exit at once: threads and children of the module must not keep this process alive.
             os._exit(1)
         self.closed.set_result(None)
 
 
 def _failure(exc: Exception) -> Message:
-    """The text for the user who loads the module, the same as for a module in the broker."""
+    """The error for the user who loads the module, the same as for a module in the broker."""
     if isinstance(exc, RpcError):
         return control("failed", {"errnum": exc.errnum, "text": exc.text})
     return control("failed", {"errnum": errno.EINVAL, "text": f"{type(exc).__name__}: {exc}"})
@@ -233,7 +234,7 @@ def _messages(sock: socket.socket) -> Iterator[list[Message]]:
 
 
 def find_and_run(sock: socket.socket, path: str) -> int:
-    """Find module `path`, and run it in this process; returns the exit code."""
+    """Find module `path`, and run it in this process. Returns the exit code."""
     m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
     collect_rarely()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
@@ -269,7 +270,7 @@ def run(sock: socket.socket, path: str) -> None:
     name = os.path.basename(path).removesuffix(".py")
     linux.name_process(name, f"flux-module: {name}")
     with contextlib.suppress(AttributeError):
-        # Lines of output must appear in the log at once.
+        # Line buffering, so that output appears in the log at once.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         code = find_and_run(sock, path)
@@ -279,12 +280,12 @@ def run(sock: socket.socket, path: str) -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Threads of the module must not keep the process.
+        # Exit even if threads of the module still run.
         os._exit(code)
 
 
 def main(argv: list[str]) -> None:
-    """`FD PATH`: the module's end of the socket and the module."""
+    """Run a module. Arguments: `FD PATH`, the module's end of the socket, and the module."""
     sock = socket.socket(fileno=int(argv[0]))
     os.set_inheritable(sock.fileno(), False)
     run(sock, argv[1])

@@ -13,14 +13,17 @@ from headrace.formats.spec.message import Message
 
 
 class Responder(Protocol):
-    """The part of a module's context by which a StreamSet responds."""
+    """The part of a module's context with which a StreamSet responds."""
 
     def respond(self, msg: Message, obj: dict[str, Any] | None = None) -> None: ...
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None: ...
 
 
 class StreamSet:
-    """The open streaming requests of one method; an entry leaves on cancel, disconnect or a terminating response."""
+    """The open streaming requests of one method.
+
+    An entry is removed by a cancel, a disconnect, or its last response.
+    """
 
     def __init__(self, ctx: Responder) -> None:
         self._ctx = ctx
@@ -38,7 +41,7 @@ class StreamSet:
         self._entries[self.key(msg)] = msg
 
     def remove(self, msg: Message) -> None:
-        """Forget an entry, with no response to it."""
+        """Forget an entry without a response."""
         if self._entries.pop(self.key(msg), None) is not None:
             self.on_remove(msg)
 
@@ -57,7 +60,7 @@ class StreamSet:
             self._ctx.respond(msg, obj)
 
     def cancel(self, sender: bytes, matchtag: int | None) -> None:
-        """End one entry of `sender` with ENODATA, or drop all of them when `matchtag` is None (it disconnected)."""
+        """End one entry of `sender` with ENODATA, or drop all its entries if `matchtag` is None (disconnect)."""
         for key, msg in list(self._entries.items()):
             if key[0] == sender and matchtag in (None, key[1]):
                 del self._entries[key]

@@ -1,8 +1,8 @@
-"""A module that is suspended instead of removed, because its partners must not notice its reload.
+"""Suspension of a module instead of its removal, so that its partners do not notice a reload.
 
-The job manager would otherwise lose the open requests of its watchers, and those that it has with the exec service.
-While a module is suspended, requests that want a response are refused, and all else that is for it is queued: responses
-to its own requests, of which it sends no more, hellos of partners, events, and what its clients' ends set off.
+Otherwise the job manager would lose the open requests of its watchers, and its own requests to the exec service. While
+a module is suspended, requests that expect a response are refused. All other messages for it are queued: responses to
+its own requests, hellos of partners, events, and disconnect requests of its clients. It sends no new requests.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import NamedTuple, Protocol
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# The most messages in a queue, and those of them that may be guests'; later ones are dropped. Any client may send
-# requests that want no response, and their number has no other bound.
+# The most queued messages, and the most of them from guests; later ones are dropped. Any client may send requests that
+# expect no response, so their number is not limited otherwise.
 _MOST, _MOST_OF_GUESTS = 100_000, 10_000
 
 
 class Resumption(NamedTuple):
-    """How a module is resumed: `resume(args)` is called in place of another load.
+    """The way to resume a module: `resume(args)` is called in place of another load.
 
-    `owns(topic)` tells which messages belong to the suspended part; other topics of the module are served all the time.
-    Requests among them are refused, except for `hellos`, by which partners that are loaded meanwhile register.
+    `owns(topic)` is true for messages of the suspended part. Other topics of the module are served all the time.
+    Requests of the suspended part are refused, except for `hellos`, with which partners that are loaded meanwhile
+    register.
     """
 
     resume: Callable[[list[str]], None]
@@ -33,7 +34,7 @@ class Resumption(NamedTuple):
 
 
 class Suspendable(Protocol):
-    """A module's context, as far as a suspension needs it."""
+    """The part of a module's context that a suspension needs."""
 
     name: str
     resumption: Resumption | None
@@ -54,7 +55,7 @@ class SuspendedModule:
         self._full = False
 
     def take(self, msg: Message) -> bool:
-        """Queue or refuse a message for the suspended module; False if it is for a part that is still served."""
+        """Queue or refuse a message for the suspended module. False if its topic is still served."""
         resumption = self._ctx.resumption
         if resumption is None or not resumption.owns(msg.topic):
             return False
@@ -64,12 +65,15 @@ class SuspendedModule:
             self._queue.append(msg)
         elif not self._full:
             self._full = True
-            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: some more are dropped"
+            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: further ones are dropped"
             self._ctx.log(logging.ERROR, text)
         return True
 
     def _has_room(self, msg: Message) -> bool:
-        """Count the message. Guests have a share of their own, or they could have those of the owner dropped."""
+        """Count the message. True if the queue has room for it.
+
+        Guests have their own limit, so they cannot cause the owner's messages to be dropped.
+        """
         if not msg.rolemask & m.ROLE_OWNER:
             self._of_guests += 1
             if self._of_guests > _MOST_OF_GUESTS:

@@ -1,7 +1,7 @@
-"""`module.trace`: a stream of the messages that modules receive and send, one summary for each, for debugging.
+"""`module.trace`: a stream with a summary of each message that modules receive and send.
 
-Without a trace, each message costs a module one read of an attribute. Messages of the trace itself are omitted, since
-tracing the broker would otherwise never end.
+For debugging. Without a trace, the cost is one attribute read per message. Messages of the trace itself are omitted,
+since tracing the broker would otherwise never end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALL_TYPES = m.REQUEST | m.RESPONSE | m.EVENT | m.CONTROL
 
 
 class ModuleTrace:
-    """The active traces; `loaded` are the modules of this broker, by name."""
+    """The active traces. `loaded` has the modules of this broker, by name."""
 
     def __init__(self, ctx: ModuleContext, loaded: Mapping[str, ModuleContext | ModuleProcess]) -> None:
         self._ctx = ctx
@@ -33,7 +33,7 @@ class ModuleTrace:
         self._streams.on_remove = lambda _msg: self.attach()
 
     def start(self, msg: Message) -> None:
-        """`{names, typemask, topic_glob, full}`, all but `names` optional; no name means all modules.
+        """Handle `{names, typemask, topic_glob, full}`, all but `names` optional. No names means all modules.
 
         A module may be named before it is loaded. Raises RpcError(EPROTO).
         """
@@ -41,13 +41,13 @@ class ModuleTrace:
         self.attach()
 
     def attach(self) -> None:
-        """Trace exactly the modules that are named by a trace; called when traces or modules change."""
+        """Trace exactly the modules that are named by a trace. Called when traces or modules change."""
         asked = [msg.obj["names"] for msg in self._streams]
         for name, module in self._loaded.items():
             module.tracer = self._note if any(not names or name in names for names in asked) else None
 
     def _note(self, name: str, way: str, msg: Message) -> None:
-        """Module `name` received ("rx") or sent ("tx") a message."""
+        """Report a message that module `name` received ("rx") or sent ("tx")."""
         if msg.topic in _TOPICS:
             return
         now = time.time()

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def register(broker: BrokerBase, modules: ModuleHost, overlay: Overlay, local: LocalServer) -> ModuleContext:
-    """Provide every built-in service of `broker`; returns the context that the broker asks services by."""
+    """Register the built-in services of `broker`.
+
+    Returns the context with which the broker calls services.
+    """
     ctx = modules.builtin("broker")
     modules.register(ctx)
     _attrs(broker, ctx)
@@ -77,7 +80,7 @@ def _access(connector: ModuleContext) -> None:
             logged[:] = lines
 
     connector.on_config(log_access)
-    # The log begins with the broker's own first state.
+    # Logged from the loop, so that the broker's own first state is the first line in the log.
     connector.call_soon(log_access, connector.config)
 
 
@@ -144,7 +147,10 @@ def _states(broker: BrokerBase, ctx: ModuleContext) -> None:
 
 
 def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
-    """service.add and service.remove: a client (or a module in a process) provides a service."""
+    """Register service.add and service.remove.
+
+    With them, a client or a module in a process provides a service.
+    """
 
     def add(msg: Message) -> Empty:
         name = msg.obj["service"]
@@ -152,7 +158,7 @@ def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
         if peer is None or not name:
             raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
         if "." in name:
-            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not have a point: that is for its methods")
+            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not contain a dot, which separates the method")
         if name in broker.router.services:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
         broker.router.services[name] = peer
@@ -174,7 +180,7 @@ def _getenv(msg: Message) -> dict[str, Any]:
 
 
 def _setenv(msg: Message) -> Empty:
-    """`broker.setenv {env: {name: value or null}}`: sets all variables, or none if one is invalid."""
+    """Handle `broker.setenv {env: {name: value or null}}`: set all variables, or none if one is invalid."""
     env = msg.obj["env"]
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
@@ -213,7 +219,7 @@ def _overlay(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> None:
         child.changed = report
 
     def monitor(msg: Message) -> None:
-        """Stream all present and former children, then each change of one: `{rank, status, torpid}`."""
+        """Stream all present and former children, then every change of a child: `{rank, status, torpid}`."""
         watchers.add(msg)
         for child in overlay.children.values():
             if child.status != "offline" or child.torpid:

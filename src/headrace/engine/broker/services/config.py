@@ -1,4 +1,7 @@
-"""The config service: what the instance is configured with, changed on the leader and followed by all others."""
+"""The config service: the configuration of the instance, changed on the leader.
+
+All followers apply each change.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,19 @@ if TYPE_CHECKING:
     from headrace.engine.broker.module.process import ModuleProcess
     from headrace.engine.broker.parts import BrokerBase
 
-# Tables that place a broker: each broker may have others, and keeps its own.
+# Tables that place a broker in the instance: they may differ between brokers, and each broker keeps its own.
 _PLACING = ("bootstrap",)
 
 
 def register(broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, ModuleContext | ModuleProcess]) -> None:
-    """Provide `config.get`, `warnings`, `reload` and `load`; a follower applies `config.update` events, and by
-    `broker.follow_config` what its parent knew when it joined.
+    """Register `config.get`, `warnings`, `reload` and `load`.
+
+    A follower applies `config.update` events. When it joins, it applies its parent's configuration with
+    `broker.follow_config`.
     """
     service = _Config(broker, ctx, modules)
     service.log_warnings(broker.config)
-    # config.get answers the object itself (recorded), so an empty configuration is `{}`.
+    # config.get responds with the object itself (recorded from Flux), so an empty configuration is `{}`.
     methods = {
         "get": lambda _msg: broker.config,
         "warnings": lambda _msg: {"lines": service.warnings(broker.config, known_only=True)},
@@ -49,7 +54,7 @@ class _Config:
         self._broker = broker
         self._modules = modules
         self._ctx = ctx
-        # Warnings that were logged already, so that changes of single keys do not repeat them.
+        # Warnings that were logged already, so that a change of a single key does not repeat them.
         self._logged: list[str] = []
         self._changing = asyncio.Lock()
 
@@ -67,20 +72,22 @@ class _Config:
     async def load(self, msg: Message) -> Empty:
         self._check_leader()
         if msg.obj is None:
-            # Nothing is no configuration: an empty one is an empty object.
+            # A missing body is an error: an empty configuration is an empty object.
             raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
         return await self._take(msg.obj)
 
     def updated(self, msg: Message) -> None:
-        """Follow the leader: `config.update` with the whole configuration."""
+        """Apply the leader's `config.update`, which has the whole configuration."""
         with contextlib.suppress(MessageError):
             if msg.rolemask & ROLE_OWNER and isinstance(msg.obj, dict):
                 self._broker.leaders_config = msg.obj
                 self._broker.spawn(self.follow(msg.obj))
 
     def warnings(self, config: dict[str, Any], known_only: bool = False) -> list[str]:
-        """Lines about keys of `config` that have no effect. With `known_only`, tables that are like no known table
-        are left out."""
+        """Lines about keys of `config` that have no effect.
+
+        With `known_only`, tables without a similar known table are skipped.
+        """
         if not config:
             return []
         # Imported here, so that brokers without a configuration do not keep the tables in memory.
@@ -101,19 +108,19 @@ class _Config:
             raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
 
     async def follow(self, new: dict[str, Any]) -> None:
-        """Take the leader's configuration, all but the tables that place this broker."""
+        """Apply the leader's configuration, except for the tables that place this broker."""
         config = self._broker.config
         own = {name: config[name] for name in _PLACING if name in config}
         try:
             await self._take({**new, **own})
         except RpcError as exc:
-            self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
+            self._broker.log(logging.ERROR, "config", f"cannot apply the leader's configuration: {exc}")
 
     async def _take(self, new: dict[str, Any], path: str = "") -> Empty:
-        """Configure the broker and all modules with `new`, read from `path`. Raises RpcError, all as before then.
+        """Configure the broker and all modules with `new`, read from `path`.
 
-        Changes are made one after another, in the order in which they were asked for: one that is taken back would
-        take another back with it.
+        Raises RpcError on failure, after restoring the old configuration. Changes are applied one at a time, in the
+        order of their requests: reverting a change would also revert another that was made in the meantime.
         """
         async with self._changing:
             _check(new, path, self._broker.owner)
@@ -121,14 +128,14 @@ class _Config:
             self._broker.log(logging.INFO, "config", "configuration was reloaded")
             self.log_warnings(new)
             if self._broker.rank == 0:
-                # Followers apply the new configuration from this event, which is sent before the request is answered;
-                # those that come later, from the answer to their hello.
+                # Followers apply the new configuration from this event, which is sent before the request is answered.
+                # Brokers that join later get it in the response to their hello.
                 self._broker.leaders_config = new
                 self._ctx.publish("config.update", new)
         return EMPTY
 
     async def _reconfigure_modules(self, new: dict[str, Any]) -> None:
-        """Apply the new configuration in every module; if one refuses it, all return to the old one."""
+        """Apply the new configuration in every module. If one refuses it, all return to the old one."""
         broker = self._broker
         old, reconfigured = broker.config, []
         broker.config = new

@@ -1,7 +1,7 @@
-"""The log service: lines that others append, and the ring and what follows it for `flux dmesg` (RFC 5424 lines).
+"""The log service: appends lines, and streams the ring and new lines to `flux dmesg` (RFC 5424 lines).
 
-A ring of a thousand lines is a thousand responses. They leave in portions, the next when the reader has taken the last
-(`drain.py`), so a reader that is slow, or that asks a hundred times, costs the broker no more than a portion for each.
+A ring of a thousand lines is a thousand responses. They are sent in portions, each after the reader has read the one
+before (`drain.py`). So a slow reader, or one with a hundred requests, costs the broker at most one portion per request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from headrace.engine.broker.logbook import Logbook
     from headrace.engine.broker.parts import BrokerBase
 
-# Lines of the ring that are sent before the reader is asked whether it has them.
+# Lines of the ring to send before waiting until the reader has read them.
 PORTION = 64
-# Seconds that lines wait to be forwarded together, and the severity from which a line does not wait (notice).
+# Seconds that lines wait to be forwarded together, and the lowest severity that does not wait (notice).
 _FORWARD_DELAY, _URGENT = 0.02, 5
 
 
 def register(broker: BrokerBase, ctx: ModuleContext) -> None:
-    """Provide `log.append`, `log.dmesg` and `log.clear`; forward a follower's lines to the leader."""
+    """Register `log.append`, `log.dmesg` and `log.clear`, and forward a follower's lines to the leader."""
     log = broker.log
     readers = _Readers(ctx, log)
 
@@ -35,24 +35,24 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         try:
             log.append(line)
         except ValueError:
-            raise _no_line() from None
+            raise _invalid_line() from None
 
     def append(msg: Message) -> Empty:
         if not is_guest(msg):
             append_line(msg.text)
             return EMPTY
         if broker.router.local_peer(msg) is None:
-            # The rank in a line is that of the broker that knows the guest.
+            # The line must have the rank of the broker that authenticated the guest.
             raise RpcError(errno.EPROTO, "log.append: guests append on the broker that they are connected to")
         broker.budget.charge_log(msg.userid, len(msg.payload or b""))
         try:
             log.append_for(msg.userid, msg.text)
         except ValueError:
-            raise _no_line() from None
+            raise _invalid_line() from None
         return EMPTY
 
     def forwarded(msg: Message) -> Empty:
-        """Lines of a follower: its own, or with a guest's userid those of the guest."""
+        """Append lines of a follower: its own, or with a guest's userid the lines of that guest."""
         if msg.userid != broker.owner:
             broker.budget.charge_log(msg.userid, len(msg.payload or b""))
         for line in msg.text.split("\n"):
@@ -73,25 +73,25 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         log.forward, log.flush = forwarding, forwarding.send
 
 
-def _no_line() -> RpcError:
+def _invalid_line() -> RpcError:
     return RpcError(errno.EPROTO, "log.append: not an RFC 5424 line")
 
 
 class _Readers:
-    """The readers of the log: each gets the ring, portion by portion, then each appended line."""
+    """The readers of the log: each gets the ring in portions, then each appended line."""
 
     def __init__(self, ctx: ModuleContext, log: Logbook) -> None:
         self._ctx = ctx
         self._log = log
         self._streams = ctx.streams("dmesg")
         ctx.streams("log.cancel")
-        # Readers that have not received all of the ring, by their key in `_streams`.
+        # Readers that have not received the whole ring yet, by their key in `_streams`.
         self._behind: set[tuple[bytes, int]] = set()
         self._streams.on_remove = lambda msg: self._behind.discard(self._streams.key(msg))
         log.followers.append(self._appended)
 
     def read(self, msg: Message) -> None:
-        """`log.dmesg {follow, nobacklog}`: a stream of lines; without `follow`, it ends with ENODATA."""
+        """Handle `log.dmesg {follow, nobacklog}`: a stream of lines. Without `follow`, it ends with ENODATA."""
         body: dict[str, Any] = msg.obj or {}
         follow = bool(body.get("follow"))
         self._streams.add(msg)
@@ -102,10 +102,10 @@ class _Readers:
             self._send(msg, self._log.count - len(self._log.ring), None if follow else self._log.count)
 
     def _send(self, msg: Message, position: int, end: int | None) -> None:
-        """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
+        """Send a portion from line number `position` on, up to line `end` (None: up to the newest line)."""
         log = self._log
         last = log.count if end is None else end
-        # The ring may have moved on or been cleared in the meantime.
+        # Lines may have been dropped from the ring since the last portion, or the ring may have been cleared.
         oldest = log.count - len(log.ring)
         position = max(position, oldest)
         stop = max(position, min(position + PORTION, last))
@@ -138,15 +138,15 @@ class _Readers:
 
 
 class _Forwarding:
-    """What a follower logs, on its way to the leader: lines that nobody waits for wait for company.
+    """Forwarding of a follower's log lines to the leader. Lines that are not urgent are collected.
 
-    A broker that starts or stops logs a dozen of them; one message for each, from every broker, would cost the leader
-    a tenth of the boot of a large instance.
+    A broker that starts or stops logs a dozen lines. One message per line from every broker would cost the leader a
+    tenth of the boot time of a large instance.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
         self._ctx = ctx
-        # Lines by the guest whose they are, for whose budget at the leader they count; None: the broker's own.
+        # Lines by the guest that they are charged to at the leader; None: the broker's own.
         self._lines: dict[int | None, list[str]] = {}
 
     def __call__(self, level: int, line: str, userid: int | None) -> None:

@@ -1,9 +1,9 @@
-"""`overlay.drained`: tells a streaming service that its reader keeps up, wherever in the tree the reader is.
+"""`overlay.drained`: notifies a streaming service when its reader has read its responses.
 
-A request `{route: [uuid, ...]}` has the route stack of a streaming request. It takes the way of that request's
-responses, behind them, and is answered when the client at the end has read them (or is gone). A service that sends a
-portion and waits for this answer before the next has at most one portion in the brokers' memory. Without it, a slow
-reader would cost memory in every broker on the way, and finally be disconnected.
+The reader may be anywhere in the tree. A request `{route: [uuid, ...]}` has the route stack of a streaming request. It
+follows that request's responses along their path, and is answered when the client at the end has read them or has
+disconnected. A service that waits for this response after each portion has at most one portion in the brokers' memory.
+Otherwise a slow reader would cost memory in every broker on the path, and would finally be disconnected.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Any:
 
 
 def route_of(msg: Message) -> dict[str, list[str]]:
-    """The body of a request for the reader that sent `msg`."""
+    """The body of an `overlay.drained` request for the reader that sent `msg`."""
     return {"route": [hop.decode("ascii", "replace") for hop in msg.routes]}

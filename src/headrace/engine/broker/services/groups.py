@@ -1,7 +1,7 @@
-"""Broker groups: named sets of ranks (`broker.online` and others), joined on any rank, collected on rank 0.
+"""Broker groups: named sets of ranks (`broker.online` and others), joined on any rank.
 
-A broker is in a group while one of its clients or modules has joined it; members leave with their connection. Only rank
-0 knows all members; a lost subtree leaves every group at once.
+A broker is in a group while at least one of its clients or modules has joined it. A client leaves its groups when it
+disconnects. Only rank 0 knows all members. A lost subtree leaves every group at once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from headrace.formats.spec.idset import Idset, IdsetError
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.requests.broker import GROUPS
 
-# The limit of groups with members, since any name makes a group.
+# The most groups with members: any name creates a group.
 _MOST = 1024
 
 
 class Groups:
-    """The groups service of a broker; on rank 0 `members` has all groups."""
+    """The groups service of a broker. On rank 0, `members` has all groups."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
@@ -40,7 +40,7 @@ class Groups:
         ctx.on_stats(self._stats)
 
     def change(self, name: str, add: Iterable[int] = (), remove: Iterable[int] = ()) -> None:
-        """On rank 0: change the members of a group. Raises RpcError(EINVAL, ENOSPC)."""
+        """Change the members of a group on rank 0. Raises RpcError(EINVAL, ENOSPC)."""
         old = self.members.get(name, Idset())
         new = (old | Idset(add)) - Idset(remove)
         if new == old:
@@ -59,7 +59,7 @@ class Groups:
                 self.ctx.respond(msg, {"members": str(new)})
 
     def _stats(self) -> dict[str, Any]:
-        """The members of each group; a group of torpid brokers exists even without members."""
+        """The members of each group. `broker.torpid` is listed even without members."""
         return {"subtree": {"broker.torpid": "", **{name: str(ranks) for name, ranks in self.members.items()}}}
 
     def lost(self, ranks: Iterable[int]) -> None:
@@ -71,7 +71,7 @@ class Groups:
     # -- requests
 
     def _get(self, msg: Message) -> dict[str, Any] | None:
-        self._on_leader("get")
+        self._require_leader("get")
         body = {"members": str(self.members.get(_name(msg), Idset()))}
         if not msg.streaming:
             return body
@@ -80,7 +80,7 @@ class Groups:
         return None
 
     async def _join(self, msg: Message) -> Empty:
-        _must_be_near(msg)
+        _require_local(msg)
         name, sender = _name(msg), _sender(msg)
         joined = self._joined.setdefault(name, set())
         if sender in joined:
@@ -95,7 +95,7 @@ class Groups:
         return EMPTY
 
     async def _leave(self, msg: Message) -> Empty:
-        _must_be_near(msg)
+        _require_local(msg)
         name, sender = _name(msg), _sender(msg)
         if sender not in self._joined.get(name, ()):
             raise RpcError(errno.ENOENT, f"requestor is not a member of {name}")
@@ -104,7 +104,7 @@ class Groups:
         return EMPTY
 
     def _drop(self, name: str, sender: str) -> bool:
-        """Remove a local member; returns whether it was the last."""
+        """Remove a local member. True if it was the last one."""
         joined = self._joined.get(name, set())
         joined.discard(sender)
         if joined:
@@ -113,7 +113,7 @@ class Groups:
         return True
 
     async def _report_change(self, name: str, what: str) -> None:
-        """Tell rank 0 that this broker joined or left a group."""
+        """Report to rank 0 that this broker joined or left a group."""
         if self.ctx.rank == 0:
             self.change(name, **{what: [0]})
         else:
@@ -129,8 +129,8 @@ class Groups:
                 self.ctx.call("groups.update", {"update": {name: {"remove": str(self.ctx.rank)}}}, nodeid=0)
 
     def _update(self, msg: Message) -> Empty:
-        """`groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree, in one message."""
-        self._on_leader("update")
+        """Handle `groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree."""
+        self._require_leader("update")
         try:
             update = msg.obj["update"]
             for name, delta in update.items():
@@ -139,13 +139,13 @@ class Groups:
             raise RpcError(errno.EPROTO, f"groups.update: {exc}") from None
         return EMPTY
 
-    def _on_leader(self, method: str) -> None:
+    def _require_leader(self, method: str) -> None:
         if self.ctx.rank:
             raise RpcError(errno.EPROTO, f"groups.{method} is only available on rank 0")
 
 
-def _must_be_near(msg: Message) -> None:
-    """Raise RpcError(EPROTO) for a request from another broker, whose disconnect would not be noticed here."""
+def _require_local(msg: Message) -> None:
+    """Raise RpcError(EPROTO) for a request from another broker: its disconnect would go unnoticed here."""
     if len(msg.routes) > 1:
         raise RpcError(errno.EPROTO, f"{msg.topic} is restricted to the local broker")
 

@@ -1,8 +1,8 @@
 """Hosts that are added to an instance while it runs.
 
-The leader is told (`overlay.grow`) before the brokers of these hosts start. Running brokers learn of them by an event,
-and a broker that joins later with a shorter list of hosts by the response to its hello. Ranks are never reassigned to
-other hosts, so stored ranks stay valid.
+`overlay.grow` is sent to the leader before the brokers of these hosts start. Running brokers learn of the hosts from an
+event, and a broker that joins later with a shorter list of hosts from the response to its hello. Ranks are never
+reassigned to other hosts, so stored ranks stay valid.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TOPIC = "overlay.grow"
 
 
 def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Callable[[Message], dict[str, Any]]:
-    """The method `overlay.grow {hosts}` of the leader: answers with the size, and the ranks of `hosts`.
+    """The method `overlay.grow {hosts}` of the leader: responds with the size and the ranks of `hosts`.
 
-    Hosts that are known already keep their rank.
+    Known hosts keep their rank.
     """
 
     def answer(msg: Message) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Callabl
 
 
 def _extend(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
-    """Add a rank to the tree for each of `hosts`. Raises RpcError, and then changes nothing."""
-    # Few instances grow, and one of a single broker starts without it.
+    """Add a rank to the tree for each of `hosts`. Raises RpcError without changes on failure."""
+    # Imported here: few instances grow, and an instance of a single broker starts without zmq.
     import zmq
 
     boot, added = broker.boot, hosts[broker.size :]
@@ -82,12 +82,12 @@ def _extend(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
 
 
 def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
-    """Apply the leader's list of hosts in a broker that has fewer."""
+    """Apply the leader's list of hosts in a broker with a shorter list."""
     size = broker.size
     if not broker.may_grow or len(hosts) <= size:
         return
     if hosts[:size] != broker.boot.hosts:
-        text = f"the leader has other hosts than bootstrap.hosts for ranks 0 to {size - 1}: its own are not taken"
+        text = f"the leader's hosts of ranks 0 to {size - 1} differ from bootstrap.hosts: its added hosts are ignored"
         broker.log(logging.ERROR, "overlay", text)
         return
     try:
@@ -100,7 +100,7 @@ def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
 
 
 def follower(broker: BrokerBase, overlay: Overlay) -> Callable[[Message], None]:
-    """A handler of the leader's events about added hosts."""
+    """A handler for the leader's events about added hosts."""
 
     def take(msg: Message) -> None:
         with contextlib.suppress(m.MessageError, HostlistError):

@@ -1,5 +1,7 @@
-"""The state `cleanup`, in which the initial program has ended: commands that were pushed to run then (`runat.push`,
-`flux admin cleanup-push`), and the end of all jobs."""
+"""The state `cleanup`, after the initial program has ended.
+
+Runs the commands that were pushed for it (`runat.push`, `flux admin cleanup-push`), and ends all jobs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cleanup:
-    """The commands, the last one pushed first; on rank 0 they run before the broker's own steps of `cleanup`."""
+    """The pushed commands, the last one first. On rank 0 they run before the broker's own cleanup steps."""
 
     def __init__(self, broker: BrokerBase, ctx: ModuleContext) -> None:
         self._broker = broker
@@ -29,7 +31,10 @@ class Cleanup:
         ctx.service("runat", {"push": self._push}, requests=RUNAT)
 
     def _push(self, msg: Message) -> Empty:
-        """`runat.push {name: "cleanup", commands}`: adds commands at the front. Raises RpcError(EPROTO, EINVAL)."""
+        """Handle `runat.push {name: "cleanup", commands}`: add commands at the front.
+
+        Raises RpcError(EPROTO, EINVAL).
+        """
         name, commands = msg.obj["name"], msg.obj["commands"]
         if name != "cleanup" or self._broker.rank:
             raise RpcError(
@@ -45,7 +50,7 @@ class Cleanup:
         return EMPTY
 
     async def run(self, limit: float | None) -> int:
-        """Run all commands in order, each for `limit` seconds at most; returns the first status other than 0."""
+        """Run all commands in order, each for `limit` seconds at most. Returns the first nonzero status."""
         if not self.commands:
             return 0
         from headrace.engine.broker.program import LoggedOutput
@@ -59,9 +64,10 @@ class Cleanup:
 
 
 async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: bool) -> int:
-    """Stop every queue, cancel running jobs, and `wait` until none is left, each for `limit` seconds at most.
+    """Stop every queue, cancel running jobs, and `wait` until no job is left.
 
-    The steps are numbered in the log from `number`. Returns the number of steps: 0 without a job manager.
+    Each step may take `limit` seconds. The steps are numbered in the log from `number`. Returns the number of steps: 0
+    without a job manager.
     """
     running = {"dry_run": False, "userid": -1, "states": RUN, "severity": FATAL, "type": CANCEL}
     steps: list[tuple[str, str, dict[str, Any]]] = [
@@ -80,7 +86,7 @@ async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: b
             outcome = "timed out"
         except RpcError as exc:
             if exc.errnum == errno.ENOSYS:
-                # There is no job manager, and so there are no jobs.
+                # Without a job manager there are no jobs.
                 continue
             outcome = str(exc)
         text = f"cleanup.{step}: {what}: {outcome} {time.monotonic() - begin:.1f}s"

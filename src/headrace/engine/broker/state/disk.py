@@ -1,7 +1,7 @@
-"""Messages about a `statedir` whose disk is too full for a start, or about a database in it that cannot be used.
+"""Messages about a `statedir` with too little disk space for a start, or with an unusable database.
 
-The user's instance does not start, so a message names the file, the error, what can be done, and what that costs. A
-damaged file is never changed or removed, since it may be recoverable.
+The user's instance does not start, so a message names the file, the error, a remedy, and its cost. A damaged file is
+never changed or removed, since it may be recoverable.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import glob
 import os
 import sqlite3
 
-# Bytes that the journal reserves beyond its data for the further records of active jobs, in all and for each: from
-# `alloc` to `clean`, a job without output takes 1.4 KiB.
+# Bytes that the journal reserves for the further records of active jobs, in total and per job: from `alloc` to `clean`,
+# a job without output takes 1.4 KiB.
 _RESERVE = 1 << 20
 _RESERVE_JOB = 2 << 10
 
-# With less free space than this (bytes), jobs cannot write, and only the reserve is left.
+# With less free space than this (bytes), jobs cannot write, and only the reserve can be used.
 _NOTHING = 64 << 10
 FULL = "the disk is full: make room there"
-# Errors of a write for which a file system, a quota or a limit of file sizes leaves no room.
+# Errors of a write for which a file system, a quota or a file size limit leaves no room.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def reserve(jobs: int) -> int:
-    """The bytes that are reserved for the further records of `jobs` active jobs."""
+    """The bytes to reserve for the further records of `jobs` active jobs."""
     return _RESERVE + jobs * _RESERVE_JOB
 
 
-# Bytes that a start requires: the journal's reserve, and databases with little data.
+# Bytes that a start requires: the journal's reserve, and nearly empty databases.
 NEEDED = reserve(64) + (384 << 10)
 # A database error on a disk with less free space than this (bytes) is due to the full disk.
 _FULL = 128 << 10
@@ -37,7 +37,7 @@ _FILES = 3
 
 
 def shortage(statedir: str) -> str:
-    """Why there is too little room for the state of an instance; "" if there is enough."""
+    """The reason why there is too little room for the state of an instance, or "" if there is enough."""
     free = room_in(statedir)
     # The reserve of an instance that was killed is available again.
     reserved = sum(os.stat(path).st_blocks * 512 for path in glob.glob(glob.escape(statedir) + "/jobs/journal.*"))
@@ -50,7 +50,10 @@ def shortage(statedir: str) -> str:
 
 
 def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
-    """Why a database cannot be used, and what helps; `lost` names the data that would be lost without it."""
+    """The reason why a database cannot be used, with a remedy.
+
+    `lost` names the data that would be lost without it.
+    """
     path = os.fspath(path)
     text = f"{path} cannot be used: {error}"
     if type(error) is sqlite3.DatabaseError or not isinstance(error, sqlite3.Error):
@@ -65,21 +68,21 @@ def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
 
 
 def is_emptied(path: str) -> bool:
-    """Whether a file of a statedir has no byte, or is not there."""
+    """True if a file of a statedir is empty or missing."""
     return not os.path.exists(path) or not os.path.getsize(path)
 
 
 def emptied(path: str, lost: str) -> str:
-    """What the log says of a database that is there without a byte, which none is that was ever opened; else ""."""
+    """The log text for a database file of 0 bytes, or "". A database that was opened once is never empty."""
     return f"{path} was emptied: it has 0 bytes. {lost}" if os.path.exists(path) and is_emptied(path) else ""
 
 
 def full(folder: str) -> bool:
-    """Whether the disk of `folder` has room only for reserved data."""
+    """True if the disk of `folder` has room only for reserved data."""
     return room_in(folder) < _NOTHING
 
 
 def room_in(folder: str | int) -> int:
-    """The bytes that may still be written to the disk of `folder`, or of the file of a descriptor."""
+    """The bytes that can still be written to the disk of `folder`, or of an open file."""
     room = os.statvfs(folder)
     return room.f_frsize * (room.f_bfree if os.geteuid() == 0 else room.f_bavail)

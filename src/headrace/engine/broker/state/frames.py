@@ -1,11 +1,11 @@
-"""The frames of a journal file: what was written, what a write left unfinished, and what is damage, at any size.
+"""The frames of a journal file. Tells complete frames, unfinished writes and damage apart.
 
-A frame is a head, the payload and a line feed. The head (little-endian u32 each) has the length and the CRC-32 of the
-payload, and a CRC-32 of both that begins with the frame's place in the file: so a frame that is copied to another place
-is none, and a length is known to be right before the payload is read. Files are preallocated with zeros, and the line
-feed is not zero: so an unfinished write is told from a finished one that was damaged later. A frame without payload is
-an end mark: the journal goes on in the next file. A frame whose payload is damaged is made void once the payload was
-kept elsewhere: the CRC-32 of its head begins with the complement of its place.
+A frame is a head, the payload and a line feed. The head has three little-endian u32: the length and the CRC-32 of the
+payload, and a CRC-32 of both that is seeded with the frame's offset in the file. So a frame that is copied to another
+offset is invalid, and a length is verified before the payload is read. Files are preallocated with zeros, and the line
+feed is not zero: this distinguishes an unfinished write from a finished one that was damaged later. A frame without
+payload is an end mark: the journal continues in the next file. A frame with a damaged payload is made void once the
+payload was saved elsewhere: the CRC-32 of its head is then seeded with the complement of its offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH_AND_CRC = struct.Struct("<II")
 _CHECK = struct.Struct("<I")
 _HEAD = _LENGTH_AND_CRC.size + _CHECK.size
 _LAST = b"\n"
-# Bytes that are looked through or copied at a time.
+# Bytes to search or copy at a time.
 _CHUNK = 1 << 20
 
 
@@ -30,7 +30,10 @@ class _Head(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame with its bounds in the file. `payload` is b"" for an end mark, and None for a void or a damaged frame."""
+    """A frame with its bounds in the file.
+
+    `payload` is b"" for an end mark, and None for a void or a damaged frame.
+    """
 
     begin: int
     end: int
@@ -39,13 +42,13 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes, place: int) -> bytes:
-    """The frame of a payload at byte `place` of its file; an end mark if the payload is empty."""
+    """The frame of a payload at offset `place` of its file; an end mark if the payload is empty."""
     head = _LENGTH_AND_CRC.pack(len(payload), zlib.crc32(payload))
     return head + _CHECK.pack(_check(head, place)) + payload + _LAST
 
 
 def void_head(file: BinaryIO, place: int) -> bytes:
-    """The head by which the frame at a place becomes void."""
+    """The head that makes the frame at offset `place` void."""
     file.seek(place)
     head = file.read(_LENGTH_AND_CRC.size)
     return head + _CHECK.pack(_check(head, ~place))
@@ -56,8 +59,9 @@ def _check(head: bytes, place: int) -> int:
 
 
 def frames(file: BinaryIO) -> Iterator[Frame]:
-    """The frames at the start of a file, up to an end mark or to data that begin with no head. A damaged frame may be
-    an unfinished write, if there are only zeros behind it.
+    """The frames of a file from its start, up to an end mark or to data without a valid head.
+
+    If only zeros follow it, a damaged frame may be an unfinished write.
     """
     place = 0
     while (head := _head(file, place)) is not None:
@@ -77,7 +81,7 @@ def frames(file: BinaryIO) -> Iterator[Frame]:
 
 
 def _head(file: BinaryIO, place: int) -> _Head | None:
-    """The head at a place, None if there is none; the payload is read next."""
+    """The head at offset `place`, or None. The payload is read next."""
     file.seek(place)
     data = file.read(_HEAD)
     if len(data) < _HEAD:
@@ -91,7 +95,7 @@ def _head(file: BinaryIO, place: int) -> _Head | None:
 
 
 def end_of_data(file: BinaryIO, place: int) -> int:
-    """Where the zeros begin that a file has behind `place`, up to its end."""
+    """The offset behind `place` from which the file has only zeros up to its end."""
     found = place
     file.seek(place)
     while chunk := file.read(_CHUNK):
@@ -103,7 +107,7 @@ def end_of_data(file: BinaryIO, place: int) -> int:
 
 
 def is_unfinished(file: BinaryIO, place: int, end: int) -> bool:
-    """Whether the data from `place` to `end`, behind the last whole frame, are the beginning of a frame and no more."""
+    """True if the data from `place` to `end`, after the last complete frame, are a partial frame."""
     if end - place < _HEAD:
         return True
     head = _head(file, place)
@@ -111,7 +115,7 @@ def is_unfinished(file: BinaryIO, place: int, end: int) -> bool:
 
 
 def copy_part(file: BinaryIO, place: int, end: int | None, into: BinaryIO) -> None:
-    """Copy what a file has from `place` to `end` (None: its end), with its zeros as holes."""
+    """Copy the bytes of a file from `place` to `end` (None: its end), with zeros as holes."""
     file.seek(place)
     while chunk := file.read(_CHUNK if end is None else min(_CHUNK, end - file.tell())):
         if chunk.count(0) == len(chunk):

@@ -1,12 +1,12 @@
 """The journal and its checkpoints: the one durability mechanism of an instance with a `statedir`.
 
 A journal file is a sequence of frames (`frames.py`), each a batch of records that became durable together. The file is
-preallocated: it ends in zeros, and on a full disk that space is reserved for jobs that are active then, so that their
-ends are recorded. The beginning of a frame behind the last whole one is an unfinished write, of which nobody was told,
-and is cut off. Anything else there means that the file was damaged later. A damaged frame whose length is known is kept
-aside, and the next frames are read. Behind one whose length is unknown, the rest is moved aside for a recovery by hand.
-A checkpoint writes the state to SQLite and starts a new file; files with a
-lower number than the one in the database are removed.
+preallocated with zeros: on a full disk, that space is reserved for the jobs that are active, so that their ends can be
+recorded. An incomplete frame after the last complete one is an unfinished write, which was never acknowledged, and is
+cut off. Any other data there mean that the file was damaged later. A damaged frame of known length is saved to another
+file, and the frames after it are read. If the length is unknown, the rest of the file is moved aside for a recovery by
+hand. A checkpoint writes the state to SQLite and starts a new file. Files with a lower number than the one in the
+database are removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.engine.broker.state.disk import NO_ROOM, is_emptied, reserve, room
 from headrace.engine.broker.state.frames import Frame, copy_part, end_of_data, frame, frames, is_unfinished, void_head
 
 _AHEAD = 4 << 20
-# Bytes that every open or closed file has at least, zeros if nothing was written: a file without any was emptied.
+# The least size in bytes of any file, all zeros if nothing was written: a file of 0 bytes was emptied later.
 _LEAST = 1
 # Seconds before a full disk is tried again.
 _ASK_AGAIN = 0.25
@@ -34,7 +34,7 @@ _ASIDE = "damaged."
 
 
 class JournalError(OSError):
-    """The folder cannot be used for a journal; the text has the reason."""
+    """The folder cannot be used for a journal. The text has the reason."""
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -49,10 +49,10 @@ class Saved(NamedTuple):
 
 
 class Journal:
-    """The journal in `folder`, which is locked for as long as it is open.
+    """The journal in `folder`, which is locked while it is open.
 
-    `append` belongs to the thread of the loop; `sync` and `rotate` may be called from one other thread, and nothing may
-    be appended during `rotate`. Raises JournalError, and OSError as the file system does.
+    `append` may only be called by the thread of the loop. `sync` and `rotate` may be called from one other thread, and
+    `append` must not be called during `rotate`. Raises JournalError, and the OSErrors of the file system.
     """
 
     def __init__(self, folder: str) -> None:
@@ -60,12 +60,12 @@ class Journal:
         self.folder = folder
         self._lock = _lock(os.path.join(folder, "journal.lock"))
         self.db_path = os.path.join(folder, "jobs.sqlite")
-        # Whether no instance has been here before.
+        # True if no instance has used this folder before.
         self.is_new = not (self._numbers() or os.path.exists(self.db_path))
-        # The name of a file of the statedir that was emptied or removed, and what was lost with it; "" for none.
+        # The path of a file in the statedir that was emptied or removed, and the data lost with it; "" for none.
         self.missing = ""
         try:
-            self.number = self._first()
+            self.number = self._first_number()
         except (sqlite3.Error, ValueError) as exc:
             os.close(self._lock)
             raise self._unusable(exc) from None
@@ -80,7 +80,7 @@ class Journal:
         self._doubtful = False
         self._full_since, self._full = -1.0, False
         path = self._path(self.number)
-        # The first file is made after the database, any other before the checkpoint that names it.
+        # The first file is created after the database, any other file before the checkpoint that names it.
         if not self.missing and is_emptied(path) and (self.number or os.path.exists(path)):
             self.missing = f"{path} is empty or missing: what it had of jobs is lost"
         self.torn = 0
@@ -96,8 +96,9 @@ class Journal:
     # -- reading back
 
     def replay(self) -> Iterator[bytes]:
-        """Every batch since the checkpoint, then the journal is open for writing. `torn` counts the bytes cut off, and
-        `damage` says what was kept aside.
+        """Yield every batch since the checkpoint, then open the journal for writing.
+
+        `torn` counts the bytes cut off, and `damage` describes the data that were moved aside.
         """
         numbers = self._numbers()
         while True:
@@ -107,7 +108,7 @@ class Journal:
                 is_marked = False
                 for found in frames(file):
                     if found.is_damaged and end_of_data(file, found.begin) < found.end:
-                        # It is unfinished.
+                        # An unfinished write.
                         break
                     if found.is_damaged:
                         self._make_void(file, found)
@@ -117,7 +118,7 @@ class Journal:
                     if found.payload:
                         yield found.payload
                 if not is_marked:
-                    self._take_rest(file, later)
+                    self._handle_rest(file, later)
             if not (is_marked and later):
                 break
             self.number += 1
@@ -131,13 +132,15 @@ class Journal:
         except FileNotFoundError:
             return io.BytesIO()
 
-    def _take_rest(self, file: BinaryIO, later: list[int]) -> None:
-        """Find out what is behind the whole frames of a file without an end mark, and move it aside unless it is an
-        unfinished write. A later file is written only once the previous one has its end mark.
+    def _handle_rest(self, file: BinaryIO, later: list[int]) -> None:
+        """Handle the data after the last complete frame of a file without an end mark.
+
+        An unfinished write is cut off; any other data are moved aside. A later file is written only once the previous
+        one has its end mark.
         """
         end = end_of_data(file, self._end)
         if is_unfinished(file, self._end, end) and not any(self._has_data(number) for number in later):
-            # It is cut off before the empty files after this one are written.
+            # `_open` cuts it off before the empty files after this one are written.
             self.torn = end - self._end
         else:
             self._set_aside(file, later)
@@ -147,16 +150,16 @@ class Journal:
             return end_of_data(file, 0) > 0
 
     def _make_void(self, file: BinaryIO, damaged: Frame) -> None:
-        """Keep a damaged frame aside, and mark it, so that later starts pass over it."""
-        name = self._keep(file, damaged.begin, damaged.end)
+        """Save a damaged frame to another file, and mark it void, so that later starts skip it."""
+        name = self._save_part(file, damaged.begin, damaged.end)
         with open(os.open(self._path(self.number), os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as handle:
             os.pwrite(handle.fileno(), void_head(file, damaged.begin), damaged.begin)
             os.fsync(handle.fileno())
-        self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
+        self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are skipped and saved in {name}")
 
-    def _keep(self, file: BinaryIO, place: int, end: int | None) -> str:
-        """Copy a part of the file that is read to a file of its own; returns its path."""
-        name = self._aside(f"{self.number:08d}.{place}")
+    def _save_part(self, file: BinaryIO, place: int, end: int | None) -> str:
+        """Copy a part of the current file to a new file; returns its path."""
+        name = self._unused_path(f"{self.number:08d}.{place}")
         with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as handle:
             copy_part(file, place, end, handle)
             os.fsync(handle.fileno())
@@ -167,18 +170,18 @@ class Journal:
         self.damage = f"{self.damage}; {text}" if self.damage else text
 
     def _set_aside(self, file: BinaryIO, later: Iterable[int]) -> None:
-        """Move what is behind the last whole frame of a damaged file, and the files after it, to other names."""
+        """Move the data after the last complete frame of a damaged file, and all later files, to other names."""
         names = []
         if end_of_data(file, self._end) > self._end:
-            names.append(self._keep(file, self._end, None))
+            names.append(self._save_part(file, self._end, None))
         for number in later:
-            names.append(self._aside(f"{number:08d}"))
+            names.append(self._unused_path(f"{number:08d}"))
             os.rename(self._path(number), names[-1])
         kept = ", ".join(names)
-        self._log_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
+        self._log_damage(self._end, f"the data before it are used, and the data after it are saved in {kept}")
 
-    def _aside(self, name: str) -> str:
-        """A path for data that are moved aside, at which there is no file of an earlier damage."""
+    def _unused_path(self, name: str) -> str:
+        """An unused path for data that are moved aside: files of earlier damage are kept."""
         path = os.path.join(self.folder, _ASIDE + name)
         count = 0
         while os.path.lexists(path if not count else f"{path}.{count}"):
@@ -198,7 +201,7 @@ class Journal:
     # -- writing
 
     def room(self, jobs: int = 0, size: int = 0) -> bool:
-        """Whether `size` more bytes can be written, with the reserve for `jobs` active jobs left."""
+        """True if `size` more bytes can be written without using the reserve for `jobs` active jobs."""
         needed = reserve(jobs)
         room = self._allocated - self._end - size
         if room >= needed + _AHEAD // 2:
@@ -217,15 +220,16 @@ class Journal:
         return room >= needed
 
     def append(self, batch: bytes) -> None:
-        """Write one batch: it survives the end of this process, and after `sync` that of the machine.
+        """Write one batch. It survives the end of this process, and after `sync` a crash of the machine.
 
-        Raises OSError, and then leaves the file as it was.
+        If this raises OSError, the file is unchanged.
         """
         data = frame(batch, self._end)
         try:
             self._put(data, self._end)
         except OSError:
-            # The part that was written would look like damage behind a shorter frame that takes its place.
+            # Overwrite the partial frame with zeros: behind a shorter frame at this offset, its rest would look like
+            # damage.
             with contextlib.suppress(OSError):
                 self._put(bytes(len(data)), self._end)
             raise
@@ -243,8 +247,7 @@ class Journal:
         """Wait until all data appended before this call are on the disk. Raises OSError."""
         unsafe = list(self._unsafe)
         if self._doubtful:
-            # After a failed sync, the kernel drops the data and reports success for the next sync, so they are written
-            # again.
+            # After a failed sync, the kernel drops the data and reports success for the next sync, so write them again.
             for place, data in unsafe:
                 self._put(data, place)
         try:
@@ -261,9 +264,9 @@ class Journal:
         return self._end
 
     def rotate(self, jobs: int = 0) -> int:
-        """Go on in a new file; returns its number, which the checkpoint that follows takes.
+        """Continue in a new file. Returns its number, for the next checkpoint.
 
-        Raises OSError, and goes on in the old file, also when the new one has no room for `jobs` active jobs.
+        Raises OSError and continues in the old file on failure, also if there is no room for `jobs` active jobs.
         """
         path = self._path(self.number + 1)
         fd = self._open(path, 0)
@@ -272,7 +275,7 @@ class Journal:
             allocated = _preallocate(fd, 0, needed)
             if allocated is not None and allocated < needed:
                 raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
-            # The new file has the reserve now. Until something is appended here, the end mark changes nothing.
+            # The new file has the reserve now. The end mark has no effect until data are appended to the new file.
             mark = frame(b"", self._end)
             self._put(mark, self._end)
             os.ftruncate(self._fd, self._end + len(mark))
@@ -292,11 +295,11 @@ class Journal:
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.db_path, isolation_level=None)
 
-    def _first(self) -> int:
-        """The file that follows the last checkpoint; without one, the first that there is. Makes the database.
+    def _first_number(self) -> int:
+        """The number of the first file after the last checkpoint, or the lowest one. Creates the database.
 
-        The first checkpoint removes file 0. So where the lowest number is a higher one, a database without that
-        checkpoint was emptied, and raises ValueError. One that is not there at all may have been moved away on purpose.
+        The first checkpoint removes file 0. So if the lowest number is above 0, an existing database without a
+        checkpoint was emptied: raises ValueError. A missing database may have been moved away on purpose.
         """
         lowest = min(self._numbers(), default=0)
         if not (os.path.exists(self.db_path) or os.path.exists(self.db_path + "-wal")):
@@ -320,7 +323,7 @@ class Journal:
         return int(row[0]) if row else None
 
     def _create(self, lowest: int) -> None:
-        """Make the tables; for a `lowest` number above 0, with a checkpoint that file `lowest` follows."""
+        """Create the tables, and for a `lowest` number above 0 a checkpoint that precedes file `lowest`."""
         with contextlib.closing(self._connect()) as db:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
@@ -333,9 +336,10 @@ class Journal:
             db.execute("COMMIT")
 
     def load(self) -> Saved:
-        """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id.
+        """The state saved by the last checkpoint.
 
-        Raises JournalError, also while the jobs are read.
+        Jobs are (id, summary or "" if active, record), in order of id. Raises JournalError, also while the jobs are
+        read.
         """
         try:
             with contextlib.closing(self._connect()) as db:
@@ -353,7 +357,7 @@ class Journal:
             raise self._unusable(exc) from None
 
     def damaged(self, what: str) -> JournalError:
-        """The error for data that were read back and are not what was saved."""
+        """The error for data that were read back but differ from the saved data."""
         return self._unusable(ValueError(what))
 
     def _unusable(self, exc: Exception) -> JournalError:
@@ -369,7 +373,7 @@ class Journal:
     ) -> None:
         """Save the state, which must include everything before file `number`, and remove the earlier files.
 
-        For another thread. Raises OSError.
+        May run in another thread. Raises OSError.
         """
         try:
             self._save(number, jobs, removed, texts, meta)
@@ -408,14 +412,14 @@ class Journal:
 
 
 def _preallocate(fd: int, end: int, needed: int) -> int | None:
-    """Allocate `needed` bytes after `end`, preferably more; returns the end of the allocated space.
+    """Allocate `needed` bytes after `end`, preferably more. Returns the end of the allocated space.
 
-    Returns `end` if the disk is full, None if the file system cannot preallocate.
+    Returns `end` if the disk is full, and None if the file system cannot preallocate.
     """
     room = room_in(fd)
     for more in (_AHEAD, _AHEAD // 8, 0):
         if more and needed + more > room // 2:
-            # On a small disk, room is left for other data.
+            # On a small disk, leave room for other data.
             continue
         try:
             os.posix_fallocate(fd, end, needed + more)

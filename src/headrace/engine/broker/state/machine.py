@@ -1,14 +1,15 @@
-"""The broker's state machine: which states there are, what leads from one to the next, and who is waiting for it. Pure.
+"""The broker's state machine: its states, and the events that lead from one to the next. Pure.
 
-They have the names and numbers of Flux. A failure before `run` skips what never started: `init` fails to `shutdown`,
-`quorum` to `shutdown`. Two are passed at once here: the broker's own services are there before its loop runs and end
-with it, and each broker has read its configuration before it joins, so `config-sync` takes time only where the leader's
-was changed since.
+States have the names and numbers of Flux. A failure before `run` skips the states of parts that never started: `init`
+and `quorum` fail to `shutdown`. Two kinds of states take no time here. In `load-builtins` and `unload-builtins` there
+is nothing to do, since the broker's own services start before its loop runs and end with it. `config-sync` takes time
+only if the leader's configuration has changed since it started, since each broker reads its configuration before it
+joins.
 """
 
 from __future__ import annotations
 
-# A state's number is its place here (`state-machine.monitor`).
+# A state's number is its index here (`state-machine.monitor`).
 STATES = (
     "load-builtins",
     "join",
@@ -58,22 +59,22 @@ _NEXT = {
 
 
 def step(state: str, event: str) -> str:
-    """The state after `event`; the same state for an event without effect in it."""
+    """The state after `event`, or the same state if the event has no effect in it."""
     if event == "parent-lost" and before(state, "finalize"):
-        # Its jobs are lost with its instance: a follower removes its modules, from whatever state.
+        # A follower's jobs are lost with the instance, so it removes its modules at once, whatever its state.
         return "finalize"
     return _NEXT.get((state, event), state)
 
 
 def before(state: str, other: str) -> bool:
-    """Whether `state` comes earlier in a broker's life than `other`."""
+    """True if `state` comes before `other` in a broker's life."""
     return STATES.index(state) < STATES.index(other)
 
 
 def quorum_size(text: str, size: int) -> int:
-    """`broker.quorum` as a number of brokers, all when it is not set. Raises ValueError.
+    """The number of brokers in `broker.quorum`; all brokers if it is not set. Raises ValueError.
 
-    Sets of ranks are what older configurations have: "0" and all ranks are understood.
+    Older configurations have sets of ranks: "0" and the set of all ranks are accepted.
     """
     if text in ("", f"0-{size - 1}"):
         return size
@@ -81,4 +82,6 @@ def quorum_size(text: str, size: int) -> int:
         return 1
     if text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= size:
         return int(text)
-    raise ValueError(f"Error parsing broker.quorum attribute: '{text}' is no number from 1 to {size}, the brokers")
+    raise ValueError(
+        f"Error parsing broker.quorum attribute: '{text}' is not a number from 1 to {size}, the number of brokers"
+    )

@@ -1,1 +1,1 @@
-"""The tree of brokers: links, handshakes, membership and loss."""
+"""The tree of brokers (TBON): links, handshakes, membership and loss."""

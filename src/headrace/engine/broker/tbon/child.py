@@ -1,4 +1,4 @@
-"""A child in the tree as its parent sees it: its hello, its status, and the requests that are under way with it."""
+"""A child in the tree, as seen by its parent: its hello, its status, and pending requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Child:
         self.status = "offline"
         self.since = time.monotonic()
         self.send: Callable[[Message], None] = lambda _msg: None
-        # Requests that it has not answered, and requests from its subtree that wait for responses.
+        # Requests to the child without a response yet, and requests from its subtree that wait for responses.
         self.sent_requests = Outstanding()
         self.received_requests = Outstanding()
         # The account of the guests in the subtree of this child.
@@ -34,11 +34,11 @@ class Child:
         self.host = ""
         self.heard = 0.0
         self.torpid = False
-        # Called after a change of its status, or of whether it is torpid.
+        # Called after a change of `status` or `torpid`.
         self.changed: Callable[[Child], None] = lambda _child: None
 
     def join(self, uuid: str, now: float, status: str) -> None:
-        """A broker of this rank was accepted; `now` is the time of the loop."""
+        """Accept a broker of this rank. `now` is the loop's time."""
         self.uuid = uuid
         self.error = ""
         self.torpid = False
@@ -52,16 +52,16 @@ class Child:
             self.changed(self)
 
     def monitored(self) -> dict[str, Any]:
-        """Its data in responses of overlay.monitor."""
+        """The child's data in responses of overlay.monitor."""
         return {"rank": self.rank, "status": self.status, "torpid": self.torpid}
 
     @property
     def state(self) -> str:
-        """Its status, or that it is torpid."""
+        """The child's status, or "torpid"."""
         return "torpid" if self.torpid else self.status
 
     def health(self, now: float) -> dict[str, Any]:
-        """Its data in the response of overlay.health; `now` is monotonic, the duration in seconds."""
+        """The child's data in the response of overlay.health. `now` is monotonic, the duration in seconds."""
         entry = {"rank": self.rank, "status": self.state, "duration": now - self.since}
         return {**entry, "error": self.error} if self.error else entry
 
@@ -75,12 +75,12 @@ class Child:
         return self.status not in ("offline", "lost")
 
 
-# Characters of a host's name that are kept.
+# Longer host names are cut to this many characters.
 _LONGEST_NAME = 64
 
 
 class Hello(NamedTuple):
-    """A broker as it describes itself; rank and uuid of a received hello may be of any type."""
+    """A broker's description of itself. Rank and uuid of a received hello may have any type."""
 
     rank: Any
     uuid: Any
@@ -92,17 +92,17 @@ class Hello(NamedTuple):
 
 
 def read_hello(msg: Message) -> Hello:
-    """The hello of a request. Raises MessageError."""
+    """Parse the hello in a request. Raises MessageError."""
     body = msg.obj or {}
     return Hello(body.get("rank"), body.get("uuid"), str(body.get("host", ""))[:_LONGEST_NAME])
 
 
 def refusal(hello: Hello, identity: str, children: Container[int], boot: BootInfo) -> str:
-    """Why the hello of the peer with this ZeroMQ identity is refused, "" if it is not. `boot` is the parent's."""
+    """The reason to refuse the hello of the peer with this ZeroMQ identity, or "". `boot` is the parent's."""
     rank, host = hello.rank, hello.host
     if type(rank) is not int or rank not in children or hello.uuid != identity:
         return f"rank {rank} is not a child of rank {boot.rank}, or its uuid is not its own"
     if boot.method == "config" and host in boot.hosts and host != boot.hosts[rank]:
-        # The child has the hosts in another order, so messages for other ranks would reach it.
+        # The child has the hosts in another order, so it would get messages for other ranks.
         return f"rank {rank} is {boot.hosts[rank]} here, and {host} is rank {boot.hosts.index(host)}"
     return ""

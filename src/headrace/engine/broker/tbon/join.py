@@ -1,8 +1,8 @@
-"""When a follower leaves the state `join`: its rc1 script needs modules that its parent's rc1 has loaded.
+"""The end of the state `join` on a follower.
 
-In Flux, a broker leaves `join` when its parent has reached `quorum`. Here it waits for that only if a script loads the
-modules. Modules that brokers load themselves do not depend on the parent's, and a deep tree starts faster without the
-wait.
+Its rc1 script needs modules that its parent's rc1 has loaded. In Flux, a broker leaves `join` when its parent has
+reached `quorum`. Here it waits only if a script loads the modules. Modules that brokers load themselves do not depend
+on the parent's, and a deep tree starts faster without the wait.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 # Seconds after which a broker logs that its parent has not responded.
 _SLOW = 5.0
-# Seconds between two checks whether the process that started this broker still exists.
+# Seconds between two checks that the process that started this broker still exists.
 _LOOK = 0.5
-# Boot methods by which all brokers have met already. With others, brokers may start in any order, at any time.
+# Boot methods in which all brokers exchange data during the boot. With other methods, brokers may start at any time.
 _MET = ("simple", "pmi2", "slurm")
 
 
 def all_have_met(broker: BrokerBase) -> bool:
-    """Whether a launcher started all brokers together, so that one which is lost before it has joined never comes."""
+    """True if a launcher started all brokers together: a broker lost before it has joined never returns."""
     return broker.boot.method in _MET
 
 
 def expect_parent(broker: BrokerBase) -> None:
-    """Log that the parent has not responded for long, and end the broker after `tbon.connect_timeout` (0: never).
+    """Log that the parent does not respond, and end the broker after `tbon.connect_timeout` (0: never).
 
     It ends only if a launcher started the parent together with it. A broker of a test instance ends with `flux start`,
-    whose end makes the leader shut down, possibly before all brokers have joined.
+    which makes the leader shut down when it ends, possibly before all brokers have joined.
     """
     uri = broker.boot.parent_uri
 
@@ -72,14 +72,14 @@ def expect_parent(broker: BrokerBase) -> None:
 
 
 def expect_children(broker: BrokerBase, give_up: Callable[[], None]) -> None:
-    """Call `give_up()` when children that a launcher started together with this broker have given up themselves."""
+    """Call `give_up()` once absent children, started together with this broker, have given up."""
     connect_timeout = duration.parse(broker.attrs.get("tbon.connect_timeout"))
     if connect_timeout and all_have_met(broker):
         broker.loop.call_later(connect_timeout + _SLOW, give_up)
 
 
 def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> None:
-    """`go("parent-ready")` when the parent's rc1 has run, `go("parent-fail")` when it never will."""
+    """Call `go("parent-ready")` when the parent's rc1 has run, or `go("parent-fail")` if it never will."""
 
     def moved(reply: Message) -> None:
         if reply.errnum:
@@ -95,7 +95,7 @@ def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> Non
 
 
 def leader_state(entered: Callable[[str, int], None]) -> Callable[[Message], None]:
-    """A handler of the leader's events `broker.state`: `entered(state, signal)` is called for each."""
+    """A handler for the leader's events `broker.state`, which calls `entered(state, signal)` for each."""
 
     def take(msg: Message) -> None:
         with contextlib.suppress(m.MessageError):

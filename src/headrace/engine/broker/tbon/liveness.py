@@ -1,9 +1,9 @@
 """Liveness of children: a torpid child is slow or stopped, but not (yet) lost.
 
-A broker that has sent nothing else reports to its parent every `tbon.torpid_min`. A child that was silent for
-`tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and counts
-as degraded until the child is heard again. The loss of a child is detected when its connection ends. ZeroMQ does not
-tell whose connection it was, so all children are probed.
+A broker that sends nothing else sends its parent an "alive" message every `tbon.torpid_min`. A child that was silent
+for `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and
+counts as degraded until the child sends a message. The loss of a child is detected when its connection ends. ZeroMQ
+does not report whose connection it was, so all children are probed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from headrace.engine.broker.tbon.child import Child
     from headrace.formats.spec.topology import Topology
 
-# CONTROL message type (aux1), next to those of the overlay.
+# A CONTROL message type (aux1), in addition to those of the overlay.
 ALIVE = 4
-# Checks of the children in `tbon.torpid_max`: a silent one is torpid at most a sixth later.
+# Checks of the children per `tbon.torpid_max`: a silent child is found torpid at most a sixth later.
 _CHECKS = 6
 
 
 class Upward(Protocol):
-    """The link to the parent (`ParentLink`). `quiet`: nothing was sent since this was set."""
+    """The link to the parent (`ParentLink`). `quiet` is true if no message was sent since it was set."""
 
     quiet: bool
 
@@ -39,7 +39,7 @@ class Upward(Protocol):
 
 
 class Links(Protocol):
-    """The links of one broker to its neighbours, as far as this file needs them (`Overlay`)."""
+    """The part of a broker's links to its neighbours that this file needs (`Overlay`)."""
 
     closing: bool
     rank: int
@@ -54,7 +54,7 @@ class Links(Protocol):
 
 
 class Liveness:
-    """The liveness of one broker's neighbours. Call `start()` when there are any."""
+    """The liveness of one broker's neighbours. Call `start()` once there are any."""
 
     def __init__(self, overlay: Links) -> None:
         self._overlay = overlay
@@ -67,7 +67,7 @@ class Liveness:
         attrs.watchers.append(self._set)
 
     def start(self) -> None:
-        """Start to report and to check, or start anew."""
+        """Start, or restart, the reports and checks."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -83,7 +83,7 @@ class Liveness:
         self._timers.append(self._broker.loop.call_later(seconds, fn))
 
     def _set(self, name: str, value: str | None) -> None:
-        """An attribute has changed."""
+        """Handle the change of an attribute."""
         if value is None or name not in ("tbon.torpid_min", "tbon.torpid_max"):
             return
         if name == "tbon.torpid_min":
@@ -107,7 +107,7 @@ class Liveness:
         if self._overlay.closing:
             return
         now = self._broker.loop.time()
-        # If this process was stopped itself, messages of the children may still be in the socket.
+        # If this process was stopped itself, the children's messages may still be in the socket.
         prompt = now - self._checked < self._most
         self._checked = now
         for child in self._overlay.children.values():
@@ -116,7 +116,7 @@ class Liveness:
         self._later(self._most / _CHECKS, self._check_children)
 
     def heard(self, child: Child) -> None:
-        """A torpid child has sent a message."""
+        """Handle a message from a torpid child."""
         self._change(child, False)
 
     def _change(self, child: Child, torpid: bool) -> None:
@@ -130,21 +130,21 @@ class Liveness:
         self._overlay.report()
 
 
-# Seconds after which ZeroMQ refuses to send to a child that is gone.
+# Seconds after which ZeroMQ refuses to send to a child that has disconnected.
 _PROBE_DELAY = 0.05
 
 
 class Probes:
-    """Calls `probe` at once when a connection has ended, and once more later: ZeroMQ forgets a peer only then.
+    """Calls `probe` when a connection has ended, and again later, once ZeroMQ has forgotten the peer.
 
-    Connections that end meanwhile share the later probe.
+    Connections that end in the meantime share the later probe.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, probe: Callable[[], None]) -> None:
         self._loop = loop
         self._probe = probe
         self._timer: asyncio.TimerHandle | None = None
-        # Whether connections have ended since the first probe.
+        # True if connections have ended since the first probe.
         self._more = False
 
     def connection_ended(self) -> None:

@@ -1,4 +1,4 @@
-"""The members of a subtree that came or went, collected during a turn and reported once to the parent."""
+"""Changes of a subtree's members, collected during a turn and reported once to the parent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from headrace.formats.spec.idset import Idset
 
 
 class Report(NamedTuple):
-    """The status of a subtree, and its ranks that came online, went offline, and were lost among these."""
+    """The status of a subtree, and its ranks that came online or went offline.
+
+    `lost` are the ranks in `offline` that did not leave in order.
+    """
 
     status: str
     online: Idset
@@ -38,14 +41,14 @@ class Membership:
         self._status = ""
 
     def change(self, online: Iterable[int] = (), offline: Iterable[int] = (), lost: Iterable[int] = ()) -> None:
-        """Ranks came or went; `lost` are those `offline` that did not leave in order."""
+        """Record ranks that came or went. `lost` are the ranks in `offline` that did not leave in order."""
         came, went = Idset(online), Idset(offline)
         self._online = (self._online | came) - went
         self._offline = (self._offline | went) - came
         self._lost = (self._lost | Idset(lost)) - came
 
     def take(self, status: str) -> tuple[Report | None, bool]:
-        """The report to send, None if nothing has changed, and whether the `status` is a new one."""
+        """The report to send, or None if nothing has changed, and whether the `status` has changed."""
         is_new = status != self._status
         if not self._online and not self._offline and not is_new:
             return None, False

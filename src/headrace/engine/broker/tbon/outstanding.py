@@ -1,8 +1,9 @@
-"""Requests that went over one link without a last response: when the link breaks, both ends are told.
+"""Requests sent over one link that wait for their last response.
 
-The one end answers for a neighbour that can no longer do it; the other lets services go of what was asked through it,
-with the disconnect requests that the lost senders cannot send any more (RFC 6). Entries leave with the last response,
-or all of a sender's when its disconnect passes, so what is kept is what somebody really waits for.
+If the link breaks, both ends clean up. The requesting end responds with errors in place of the lost neighbour. The
+other end sends services the disconnect requests that the lost senders cannot send any more (RFC 6). An entry is removed
+with its last response, and all entries of a sender with its disconnect request. So only requests with a waiting sender
+are stored.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from headrace.engine.process.garbage import shrink
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# Requests that are answered before the table of those that are not is shrunk.
+# Requests to remove from a sender's table before it is shrunk.
 _MANY = 10_000
 
 
 def sender_of(msg: Message) -> bytes:
-    """The sender of the request that `msg` is or answers: its first route, b"" without one."""
+    """The sender of a request or of a response's request: the first route, b"" without routes."""
     return msg.routes[0] if msg.routes else b""
 
 
@@ -30,7 +31,10 @@ class Outstanding:
         self._forgotten = 0
 
     def passed(self, request: Message, sender: bytes) -> None:
-        """`request` of `sender` went over the link: keep it; a disconnect request removes those of its sender."""
+        """Store a `request` of `sender` that was sent over the link.
+
+        A disconnect request removes those of its sender.
+        """
         if not request.flags & m.FLAG_NORESPONSE:
             tags = self._senders.get(sender)
             if tags is None:
@@ -41,12 +45,12 @@ class Outstanding:
             self._senders.pop(sender, None)
 
     def answered(self, response: Message, sender: bytes) -> None:
-        """`response` went back over the link: its request is removed unless more responses follow."""
+        """Handle a `response` on its way back: remove its request unless more responses follow."""
         if response.aux1 or not response.flags & m.FLAG_STREAMING:
             self.forget(sender, response.aux2)
 
     def forget(self, sender: bytes, matchtag: int) -> None:
-        """Remove a request for whose response no sender waits."""
+        """Remove a request whose sender no longer waits for a response."""
         tags = self._senders.get(sender)
         if tags is not None:
             tags.pop(matchtag, None)
@@ -57,7 +61,7 @@ class Outstanding:
                 shrink(tags)
 
     def take(self) -> list[Message]:
-        """Remove and return all requests; none are kept from now on."""
+        """Remove and return all requests."""
         requests = [msg for tags in self._senders.values() for msg in tags.values()]
         self._senders.clear()
         return requests

@@ -1,12 +1,12 @@
-"""The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE with ZAP).
+"""The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE, ZAP).
 
-A member is authenticated by its CURVE key, before a byte of its messages is parsed. Rank and uuid are bound by the
-hello of a child; a second live uuid for a rank is refused. A child learns from the answer what the instance has come
-to, so a broker that has not joined yet keeps the hellos of its children until it knows that itself. A lost neighbour is
-noticed by the kernel's time-out or by the closed connection: ZeroMQ's monitor reports that some child has gone, and a
-probe with ROUTER_MANDATORY determines which. A lost child may return: a new broker of its rank, with a new uuid, says
-hello. Reports to the leader (online ranks, health of subtrees) are collected during a turn and sent once over each
-link.
+A member is authenticated by its CURVE key before any byte of its messages is parsed. A child's hello binds its rank to
+its uuid; a second live uuid for a rank is refused. The response tells the child the current state of the instance. A
+broker that has not joined yet does not know that state, so it keeps the hellos of its children until it has joined. The
+loss of a neighbour is detected by the kernel's timeout or the closed connection: ZeroMQ's monitor reports that some
+child has disconnected, and a probe with ROUTER_MANDATORY finds out which. A lost child may rejoin: a new broker of its
+rank, with a new uuid, says hello. Reports to the leader (online ranks, health of subtrees) are collected during a turn
+and sent once over each link.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.engine.broker.tbon.parent import ParentLink
     from headrace.formats.spec.topology import Topology
 
-# CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
+# CONTROL message types (aux1) of this overlay. Type 4 is liveness.ALIVE, a message without content.
 _STATUS = 1
 _GOODBYE = 2
 _PROBE = 3
@@ -57,17 +57,17 @@ class Overlay:
         self.topology = boot.topology
         self.uuid = broker.uuid
         self.children = {rank: Child(rank, self.broker.budget) for rank in boot.topology.children(self.rank)}
-        # Called, as `Child.changed`, for every child.
+        # Called like `Child.changed`, for every child.
         self.on_child_changed: Callable[[Child], None] = lambda _child: None
         self._by_uuid: dict[str, Child] = {}
-        # Hellos that have come before this broker admits children, by the identities of their senders.
+        # Hellos received before this broker admits children, by the identities of their senders.
         self._admits = self.rank == 0
         self._early: dict[str, tuple[Message, zmq.Frame]] = {}
         self._sockets: links.TreeSockets | None = None
         self.parent: ParentLink | None = None
         self._bound: Socket | None = None
         self._membership = Membership()
-        # When the status of this subtree changed last.
+        # The time of the last change of this subtree's status.
         self.since = time.monotonic()
         self.closing = False
         self._probes = Probes(broker.loop, self._probe_all)
@@ -77,9 +77,9 @@ class Overlay:
         self.on_members: Callable[[Idset, Idset, Idset], None] = lambda _online, _offline, _lost: None
         self.on_child_lost: list[Callable[[int, frozenset[int]], None]] = []
         self.on_children_gone: Callable[[], None] = lambda: None
-        # The parent tells us to go.
+        # Called when the parent asks this broker to leave.
         self.on_leave: Callable[[], None] = lambda: None
-        # What a child learns from the answer to its hello.
+        # Returns the data about the instance for the response to a child's hello.
         self.answer_hello: Callable[[], dict[str, Any]] = dict
         broker.router.up = self.send_up
         broker.router.toward = self.send_toward
@@ -89,7 +89,7 @@ class Overlay:
     # -- life
 
     def start(self) -> None:
-        """Bind for children and say hello to the parent. Raises zmq.ZMQError when the endpoint cannot be bound."""
+        """Bind for children and say hello to the parent. Raises zmq.ZMQError if the endpoint cannot be bound."""
         if self.topology.size == 1:
             return
         sockets = self._open()
@@ -100,9 +100,9 @@ class Overlay:
         self.liveness.start()
 
     def _open(self) -> links.TreeSockets:
-        """The sockets of the tree, made when the first is needed."""
+        """The sockets of the tree, created when the first is needed."""
         if self._sockets is None:
-            # Imported only now: an instance of one broker starts in a tenth less time without it.
+            # Imported only here: an instance of one broker starts a tenth faster without ZeroMQ.
             global ParentLink, links, zmq
             import zmq
 
@@ -123,7 +123,7 @@ class Overlay:
     def _connect(self, sockets: links.TreeSockets) -> None:
         self.broker.attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
         if self.boot.parent_unresolved:
-            # The address may become known later, so ZeroMQ continues to connect.
+            # The address may become known later, so ZeroMQ keeps trying to connect.
             text = f"unable to resolve upstream peer {self.boot.parent_unresolved}"
             self.broker.log(logging.WARNING, "overlay", text)
         self.parent = ParentLink(self.broker, sockets, self.uuid, self._from_parent, self._parent_lost)
@@ -131,9 +131,9 @@ class Overlay:
         self.parent.connect(self.boot.parent_uri, hello.request())
 
     def grow(self, topology: Topology) -> None:
-        """Be part of a larger tree, and listen for the children that it gives us.
+        """Adapt to a larger tree, and listen for new children of this broker.
 
-        Raises zmq.ZMQError when the endpoint cannot be bound.
+        Raises zmq.ZMQError if the endpoint cannot be bound.
         """
         fresh = [rank for rank in topology.children(self.rank) if rank not in self.children]
         if fresh and self._bound is None and not self.closing:
@@ -143,7 +143,7 @@ class Overlay:
             child = self.children[rank] = Child(rank, self.broker.budget)
             child.changed = self.on_child_changed
         self.liveness.start()
-        # Children that are not there yet make this subtree partial.
+        # Children that have not joined yet make this subtree partial.
         self.report()
 
     def child_of(self, uuid: str) -> int | None:
@@ -152,7 +152,10 @@ class Overlay:
         return None if child is None else child.rank
 
     def close(self, in_order: bool = True) -> None:
-        """Say goodbye to the parent, which then counts this broker as offline instead of lost; close every socket."""
+        """Close every socket. With `in_order`, say goodbye to the parent first.
+
+        The parent then counts this broker as offline instead of lost.
+        """
         self.closing = True
         self._probes.close()
         if in_order and self.parent is not None and self.parent.uuid:
@@ -162,14 +165,14 @@ class Overlay:
             self._sockets.close()
             self._sockets = None
         if bound is not None and self.boot.bind.startswith("ipc://"):
-            # ZeroMQ leaves the file, and the run directory may be kept.
+            # ZeroMQ does not remove the file, and the run directory may be kept.
             with contextlib.suppress(OSError):
                 os.unlink(self.boot.bind.removeprefix("ipc://"))
 
     # -- sending
 
     def _put(self, sock: Socket, parts: list[bytes]) -> bool:
-        """Send to a child; False if it is not connected."""
+        """Send to a child. False if it is not connected."""
         if not links.put(sock, parts):
             return False
         # ZeroMQ's descriptor is edge-triggered, and a send may consume the edge, so the socket is read after this turn.
@@ -177,7 +180,7 @@ class Overlay:
         return True
 
     def send_up(self, msg: Message) -> bool:
-        """Send toward rank 0; False without a parent."""
+        """Send toward rank 0. False without a parent."""
         parent = self.parent
         return parent is not None and parent.send(msg)
 
@@ -192,7 +195,7 @@ class Overlay:
         }
 
     def send_toward(self, msg: Message, rank: int) -> bool:
-        """Send one hop toward `rank`; False if it does not exist or the hop is down."""
+        """Send one hop toward `rank`. False if the rank does not exist or the hop is down."""
         if not 0 <= rank < self.topology.size:
             return False
         hop = self.topology.next_hop(self.rank, rank)
@@ -261,7 +264,7 @@ class Overlay:
         self.admit()
 
     def admit(self) -> None:
-        """Let children in from now on, beginning with those that said hello before."""
+        """Admit children from now on, beginning with those that said hello earlier."""
         self._admits = True
         early, self._early = self._early, {}
         for identity, (msg, origin) in early.items():
@@ -294,7 +297,7 @@ class Overlay:
             try:
                 self._from_child(identity, msg, origin)
             except Exception as exc:
-                # One invalid message must not block those behind it.
+                # One invalid message must not block the messages behind it.
                 self.broker.log(logging.ERROR, "overlay", f"{msg} from a child: {exc!r}")
         self.broker.loop.call_soon(self._read_children)
 
@@ -389,20 +392,20 @@ class Overlay:
             self._lost(child, "connection closed")
 
     def _reaches(self, identity: str) -> bool:
-        """Whether the peer of this identity is still connected."""
+        """True if the peer with this identity is still connected."""
         probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
         return self._bound is not None and self._put(self._bound, [identity.encode(), *probe])
 
     def _probe_all(self) -> None:
         for child in list(self.children.values()):
             self._probe(child)
-        # A peer that disconnects before its hello was answered was no child yet, so its loss is not reported.
+        # Drop the hellos of peers that disconnected before a response: they were not children, so no loss is reported.
         self._early = {identity: hello for identity, hello in self._early.items() if self._reaches(identity)}
 
     def _lost(self, child: Child, why: str) -> None:
         graceful = why == "goodbye"
         if not graceful:
-            # Its goodbye may not have been read yet.
+            # The child's goodbye may still be in the socket.
             self._read_children()
         if not child.alive:
             return
@@ -437,13 +440,13 @@ class Overlay:
                 self.report(offline=ranks, lost=ranks)
 
     def _fail(self, msg: Message, text: str) -> None:
-        """Respond for a neighbour that is lost. `msg.routes` is as it was when the request was sent."""
+        """Respond in place of a lost neighbour. `msg.routes` must be the same as when the request was sent."""
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
 
     def report(self, online: Iterable[int] = (), offline: Iterable[int] = (), lost: Iterable[int] = ()) -> None:
-        """Report members of this subtree that came or went; rank 0 gets all reports of a turn by `on_members`.
+        """Report changes of this subtree's members. Rank 0 passes all reports of a turn to `on_members`.
 
-        `lost` are those `offline` that did not leave in order.
+        `lost` are the ranks in `offline` that did not leave in order.
         """
         self._membership.change(online, offline, lost)
         self.broker.router.at_flush(self._send_status)
@@ -470,7 +473,7 @@ class Overlay:
 
     @property
     def status(self) -> str:
-        """Health of this subtree: full, partial (still coming up) or degraded (something was lost or is torpid)."""
+        """The health of this subtree: full, partial (still joining) or degraded (members lost or torpid)."""
         states = {child.state for child in self.children.values()}
         if states & {"lost", "degraded", "torpid"}:
             return "degraded"
@@ -490,12 +493,12 @@ class Overlay:
         return {"rank": rank, "size": len(self.topology.subtree(rank)), "children": kids}
 
     def ask_to_leave(self) -> None:
-        """Tell the children that this broker is about to end; they end first."""
+        """Tell the children that this broker is about to end, so that they end first."""
         for child in self.children.values():
             self._send_child(child, Message(m.CONTROL, aux1=_LEAVE))
 
     def disconnect(self, rank: int) -> bool:
-        """Disconnect a child as if it had been lost; False if `rank` is not a live child."""
+        """Disconnect a child as if it had been lost. False if `rank` is not a live child."""
         child = self.children.get(rank)
         if child is None or not child.alive:
             return False

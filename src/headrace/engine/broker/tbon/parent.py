@@ -1,6 +1,6 @@
-"""The link of a broker to its parent in the tree: one ZeroMQ socket, and the requests that the parent has to answer.
+"""The link of a broker to its parent in the tree: a ZeroMQ socket, and the pending requests.
 
-This file needs ZeroMQ, which an instance of one broker does not import, so it is imported when a link is made.
+This file needs ZeroMQ, which an instance of one broker does not import. So it is imported when a link is made.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class ParentLink:
-    """The link to the parent of a broker; `own_uuid` identifies the broker there.
+    """The link to the parent of a broker. `own_uuid` identifies the broker to the parent.
 
-    `receive` gets the parent's messages, and `lost` the reason when the connection ends. The link is also the
-    destination of responses that go to the parent, by the parent's `uuid`; this is "" until the hello is accepted.
+    `receive` gets the parent's messages. `lost` is called with the reason when the connection ends. The link is also a
+    peer of the router, for responses to the parent's requests. Its `uuid` is the parent's, or "" until the hello is
+    accepted.
     """
 
     def __init__(
@@ -41,9 +42,9 @@ class ParentLink:
         self._lost = lost
         self._sock = sockets.above(own_uuid)
         self.uuid = ""
-        # Requests that the parent has not answered.
+        # Requests without a response from the parent.
         self.sent_requests = Outstanding()
-        # True until a message is sent after this was set.
+        # True if no message was sent since `Liveness` set it.
         self.quiet = False
 
     def connect(self, uri: str, hello: Message) -> None:
@@ -53,7 +54,7 @@ class ParentLink:
         self.transmit(hello)
 
     def send(self, msg: Message) -> bool:
-        """Send toward rank 0; False if the message cannot be sent."""
+        """Send toward rank 0. False if the message cannot be sent."""
         msg.rolemask &= ~m.ROLE_LOCAL
         if msg.type == m.REQUEST:
             self.sent_requests.passed(msg, sender_of(msg))
@@ -63,7 +64,7 @@ class ParentLink:
         return self.transmit(msg)
 
     def transmit(self, msg: Message) -> bool:
-        """Send a message of this broker itself; False if it cannot be sent."""
+        """Send a message of this broker itself. False if it cannot be sent."""
         if not links.put(self._sock, m.encode_parts(msg)):
             return False
         self.quiet = False
@@ -72,7 +73,7 @@ class ParentLink:
         return True
 
     def read(self) -> None:
-        """Receive what has come, in batches between which other callbacks of the loop get their turn."""
+        """Receive available messages in batches, between which other callbacks of the loop run."""
         for _ in range(links.BATCH):
             if self._sock.closed:
                 return
@@ -94,11 +95,10 @@ class ParentLink:
         self._broker.loop.call_soon(self.read)
 
     def end(self) -> list[Message]:
-        """End the link without a goodbye; returns the requests that the parent has not answered.
+        """End the link without a goodbye. Returns the requests without a response from the parent.
 
-        Without this, ZeroMQ would connect again by itself, so that the parent would find this broker reachable although
-        it no longer serves. After a goodbye, the parent would count a broker that was cut off as one that left in
-        order.
+        Without this, ZeroMQ would reconnect on its own, and the parent would take this broker for reachable although it
+        no longer serves. After a goodbye, the parent would count a broker that was cut off as one that left in order.
         """
         self._sockets.end(self._sock)
         return self.sent_requests.take()

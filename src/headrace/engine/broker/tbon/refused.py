@@ -1,7 +1,7 @@
-"""Connections and hellos that are refused, and the log lines about them at both ends.
+"""Log lines about refused connections and hellos, at both ends.
 
-ZeroMQ tells of a handshake that failed, and then of the end of the connection. Whoever can reach a parent's port can
-make it log: each line comes once in a while, and few of them.
+ZeroMQ reports a failed handshake, and then the end of the connection. Anyone who can reach a parent's port can make it
+log, so each line is logged rarely, and the number of lines is limited.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import zmq
 
 from headrace.engine.broker.boot.boot import BootInfo
 
-# The period (seconds) in which each line is logged once, and the number of lines in it.
+# Within a period of _WHILE seconds, each line is logged once, and at most _MOST different lines.
 _WHILE = 60.0
 _MOST = 20
 _MAPPED = "::ffff:"
-# States of TCP in the kernel's tables: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING.
+# TCP states in the kernel's tables: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING.
 _CLOSED_BY_US = ("04", "05", "06", "0B")
 
 
 def above(event: int, boot: BootInfo) -> str:
-    """The child's log text about its parent, if this ZeroMQ event ended the handshake."""
+    """The child's log text about its parent if this ZeroMQ event ended the handshake."""
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return f"{boot.parent_uri} refused our key{', of ' + boot.certificate if boot.certificate else ''}"
     known = f"certificate of {boot.certificate}" if boot.certificate else "key that we were told"
@@ -34,10 +34,10 @@ def above(event: int, boot: BootInfo) -> str:
 
 
 def sent_away(endpoint: str) -> set[str]:
-    """The peers, as the kernel writes addresses, of connections to `endpoint` that this host has closed in the last
-    minute.
+    """The peers of connections to `endpoint` that this host has closed in the last minute.
 
-    ZeroMQ does not report the peer of a failed handshake, and closes the descriptor before it could be queried.
+    Addresses are in the kernel's notation. ZeroMQ does not report the peer of a failed handshake, and closes the
+    descriptor before it could be queried.
     """
     found: set[str] = set()
     if endpoint.startswith("tcp:"):
@@ -53,14 +53,17 @@ def sent_away(endpoint: str) -> set[str]:
 
 
 def address_of(end: str) -> str:
-    """The address in the kernel's tables: words of 32 bits in the machine's order, before the port."""
+    """Convert an address in the kernel's tables: 32-bit words in machine byte order, before the port."""
     text = end.rpartition(":")[0]
     packed = b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).removeprefix(_MAPPED)
 
 
 def readable(address: str) -> str:
-    """The text of a peer's address in ZeroMQ: IP, or a Unix socket ("localhost", user, group and process)."""
+    """The text of a peer's address in ZeroMQ.
+
+    It is an IP, or a Unix socket ("localhost", user, group and process).
+    """
     words = address.split(":")
     return f"process {words[3]}" if words[0] == "localhost" and len(words) == 4 else address.removeprefix(_MAPPED)
 
@@ -88,11 +91,11 @@ class Refusals:
         self._old = sent_away(endpoint)
 
     def log_key(self, address: str) -> None:
-        """A peer with an unknown key was refused; ZeroMQ reports its address."""
+        """Log the refusal of a peer with an unknown key. ZeroMQ reports its address."""
         self.log(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
 
     def log_handshake(self, endpoint: str, certificate: str) -> None:
-        """A peer that does not know this broker's key failed its handshake at `endpoint`."""
+        """Log the failed handshake of a peer at `endpoint` that does not know this broker's key."""
         ours = f"that of {certificate}" if certificate else "ours"
         why = f"its certificate is not {ours}, or it is no broker"
         nobody = "an unknown address" if endpoint.startswith("tcp:") else "this host"

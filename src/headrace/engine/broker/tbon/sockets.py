@@ -1,9 +1,9 @@
-"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), time limits, and the loop's readers.
+"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), timeouts, loop readers.
 
-ZeroMQ asks this process about each unknown key, before a byte of a message is parsed. A neighbour counts as lost when
-the kernel has no acknowledgement from its machine for the time limit: a broker that is only suspended for a while, or
-whose machine swaps, is not lost. The sockets are those of pyzmq's own core, since pyzmq's richer classes would add a
-tenth to a broker's memory.
+ZeroMQ asks this process about each unknown key before any byte of a message is parsed. A neighbour counts as lost when
+its machine has not acknowledged data for `tbon.tcp_user_timeout`. A broker that is only suspended for a while, or whose
+machine swaps, is not lost. The sockets are those of pyzmq's core, since pyzmq's richer classes would add a tenth to a
+broker's memory.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from headrace.engine.broker.tbon import refused
 from headrace.formats.spec import duration
 from headrace.formats.spec import message as m
 
-# The longest time-out, in seconds, that the kernel accepts (32 bits of milliseconds); a longer one means no limit.
+# The longest timeout in seconds that the kernel accepts (32 bits of milliseconds). A longer one means no limit.
 _LONGEST_USER_TIMEOUT = 2_000_000.0
-# Seconds of one attempt to connect. The parent's host may come back with another address, as a pod does: packets to the
-# old one are lost without a word, and only the next attempt resolves the name again.
+# Seconds for one attempt to connect. The parent's host may return with another address, as a pod does: packets to the
+# old address are lost silently, and only the next attempt resolves the name again.
 _ATTEMPT = 5.0
-# Constants as ints, since pyzmq's are enumerations, whose use costs a call each.
+# Constants as ints: pyzmq's are enumerations, and each use of one costs a call.
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
-# A child with an unknown key is reported by ZAP; one that disconnects without a handshake only tested the port.
+# ZAP reports a child with an unknown key. A peer that disconnects without a handshake only tested the port.
 _FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 # Seconds between a failed handshake and the search for its peer in the kernel's tables.
 _LOOK = 0.5
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
-# Messages that are read from a socket before other callbacks of the loop get their turn.
+# Messages to read from a socket before other callbacks of the loop run.
 BATCH = 200
 _EVENT = struct.Struct("=HI")
 
 
 def send(sock: Socket, parts: list[bytes]) -> None:
-    """Send all parts of a message. Raises zmq.ZMQError, and then sends none."""
+    """Send all parts of a message, or none if it raises zmq.ZMQError."""
     last = len(parts) - 1
     for number, part in enumerate(parts):
         sock.send(part, _NOW if number == last else _NOW_MORE)
 
 
 def put(sock: Socket, parts: list[bytes]) -> bool:
-    """Send a message; False if the peer is not connected or its queue is full. Raises zmq.ZMQError."""
+    """Send a message. False if the peer is not connected or its queue is full. Raises zmq.ZMQError."""
     try:
         send(sock, parts)
     except zmq.ZMQError as exc:
@@ -63,7 +63,7 @@ def put(sock: Socket, parts: list[bytes]) -> bool:
 
 
 def receive(sock: Socket) -> list[bytes]:
-    """Receive a message, or the rest of one. Raises zmq.Again without one."""
+    """Receive a message, or the rest of one. Raises zmq.Again if there is none."""
     parts: list[bytes] = [sock.recv(_NOW)]
     while sock.get(_MORE):
         parts.append(sock.recv(_NOW))
@@ -71,7 +71,7 @@ def receive(sock: Socket) -> list[bytes]:
 
 
 def receive_with_origin(sock: Socket) -> tuple[zmq.Frame, list[bytes]]:
-    """Receive a child's message; its first part is a frame, which has the peer's address."""
+    """Receive a child's message. Its first part is a frame, which has the peer's address."""
     return sock.recv(_NOW, False), receive(sock)
 
 
@@ -81,7 +81,7 @@ def endpoint_of(sock: Socket) -> str:
 
 
 class TreeSockets:
-    """A ZeroMQ context with a socket to the parent and one for all children; `close` ends all."""
+    """A ZeroMQ context with a socket to the parent and one for all children. `close` closes all sockets."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TreeSockets:
         self._looking: TimerHandle | None = None
         self._loop = loop
         self._log = log
-        # `tbon.zmqdebug`: each event of a connection is logged.
+        # `tbon.zmqdebug`: log each event of a connection.
         self._logs_events = attrs.get("tbon.zmqdebug", "0") != "0"
         self._attrs = attrs
         self._boot = boot
@@ -103,11 +103,11 @@ class TreeSockets:
         self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
         self._sockets: list[Socket] = []
-        # Stored, since a closed socket does not return its descriptor.
+        # Stored because a closed socket does not return its descriptor.
         self._descriptors: list[int] = []
 
     def below(self) -> Socket:
-        """The socket of the children, not bound yet. Sending to an unknown child fails (EHOSTUNREACH)."""
+        """The socket for the children, not bound yet. Sending to an unknown child fails (EHOSTUNREACH)."""
         self._start_zap()
         sock = self._socket(zmq.ROUTER, self._boot.bind_ipv6)
         sock.set(zmq.ROUTER_MANDATORY, 1)
@@ -118,7 +118,7 @@ class TreeSockets:
         return sock
 
     def above(self, uuid: str) -> Socket:
-        """The socket to the parent, not connected yet; `uuid` identifies this broker to the parent."""
+        """The socket to the parent, not connected yet. `uuid` identifies this broker to the parent."""
         sock = self._socket(zmq.DEALER, self._boot.parent_ipv6)
         sock.set(zmq.ROUTING_ID, uuid.encode())
         sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
@@ -171,7 +171,8 @@ class TreeSockets:
     def watch(self, sock: Socket, read: Callable[[], None], ended: Callable[[str], None]) -> None:
         """Call `read` when there may be messages, and `ended` when a connection of `sock` has ended.
 
-        The event does not tell which child's it was; the parent's has the reason, if it ended during the handshake.
+        For children, the event does not say which connection it was. For the parent, it has the reason if the
+        connection ended during the handshake.
         """
         above = sock.get(zmq.TYPE) == zmq.DEALER
         where = f"inproc://monitor-{len(self._descriptors)}"
@@ -203,8 +204,8 @@ class TreeSockets:
                 elif above:
                     why = refused.above(event, self._boot)
                 elif not self._looking:
-                    # The kernel knows the peer only after the connection was closed; one search finds all that failed
-                    # together.
+                    # The kernel lists the peer only after the connection was closed. One search finds all peers that
+                    # failed together.
                     self._looking = self._loop.call_later(_LOOK, self._look, sock)
 
         self._add_reader(monitor, on_monitor)
@@ -230,7 +231,7 @@ class TreeSockets:
         sock.close()
 
     def close(self) -> None:
-        """Close every socket; messages sent shortly before are still delivered."""
+        """Close every socket. Messages sent shortly before are still delivered."""
         if self._looking:
             self._looking.cancel()
         for fd in self._descriptors:
