@@ -1,7 +1,7 @@
 """Why no node satisfies a constraint (RFC 31): the smallest part of it that excludes every node, in words.
 
-"No node has property fsat" points a user to the typing error; "0 nodes are eligible" does not. The caller matches
-constraints against nodes, since callers store nodes in different ways.
+"No node has property fsat" points a user to the typing error; "0 nodes are eligible" does not. The caller passes a
+function that matches constraints against nodes, since callers store nodes in different ways.
 """
 
 from __future__ import annotations

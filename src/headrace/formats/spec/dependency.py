@@ -1,17 +1,13 @@
-"""Job dependencies (RFC 26): the compact ``scheme:value[?key=val&key=val]`` of the command line and its object
-form.
-"""
+"""Job dependencies (RFC 26): the object form, and the compact ``scheme:value[?key=val&key=val]`` for users."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List
 from urllib.parse import parse_qs, quote_plus
 
-# Schemes that were renamed, with their present name. Both names are accepted.
-
 
 class DependencyError(ValueError):
-    """A dependency is not well formed; the message shows it and what would be right."""
+    """A dependency is not well formed; the message shows it and the correct form."""
 
 
 def parse(text: str) -> Dict[str, Any]:

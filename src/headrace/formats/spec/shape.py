@@ -21,14 +21,14 @@ _MAX_DEPTH = 64
 
 
 class ShapeError(ValueError):
-    """An invalid shape; the message has the position."""
+    """An invalid shape; the message contains the position."""
 
 
 def parse(text: str, default_label: str = "default") -> List[Vertex]:
-    """Return the ``resources`` list (RFC 14) of a shape. The only slot of a shape may omit its label and gets the
-    default.
+    """Return the ``resources`` list (RFC 14) of a shape.
 
-    A range count becomes a range object, an idset of several counts remains a string. Raises ShapeError.
+    If a shape has only one slot, its label may be omitted and is ``default_label``. A range count becomes a range
+    object, an idset of several counts remains a string. Raises ShapeError.
     """
     parser = _Parser(text)
     resources = parser.vertices(0)
