@@ -1,4 +1,4 @@
-"""The handle of `loop://`: every message that is sent comes back, to test programs without a broker."""
+"""The handle of `loop://`, which returns every message to its sender, to test programs without a broker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOOP_URI = "loop://"
 
 
 class LoopHandle(Handle):
-    """A handle whose requests arrive at itself; the receiver takes one with `unclaimed` and answers it with `send`.
+    """A handle that receives its own requests; get a request with `unclaimed`, and send the response with `send`.
 
-    Every event comes back, with or without a subscription. A message without a sender gets this user, as owner.
+    It receives every event, with or without a subscription. A message without a sender gets this user, as owner.
     """
 
     __slots__ = ("_entrance",)
@@ -55,7 +55,7 @@ class LoopHandle(Handle):
         return super().pump(timeout)
 
     def subscribe(self, topic: str) -> None:
-        """Does nothing: all events come back."""
+        """Does nothing: the handle receives all events."""
 
     def unsubscribe(self, topic: str) -> None:
-        """Does nothing: all events come back."""
+        """Does nothing: the handle receives all events."""

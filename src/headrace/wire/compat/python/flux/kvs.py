@@ -130,7 +130,7 @@ class KVSTxn:
         self.ops = []
 
     def commit_async(self, flags: int = 0, namespace: Optional[str] = None) -> RPC:
-        """As `commit`, but returns at once; `.get()` of the result waits."""
+        """Like `commit`, but returns at once; `.get()` of the result waits."""
         ops, self.ops = self.ops, []
         body = {"namespace": _namespace(namespace or self.namespace), "flags": flags, "ops": ops}
         return self._handle.rpc("kvs.commit", body)
@@ -175,7 +175,7 @@ def put_symlink(flux_handle: Flux, key: str, target: str, _kvstxn: Optional[KVST
 def commit_async(
     flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None
 ) -> RPC:
-    """As `commit`, but returns at once; `.get()` of the result waits."""
+    """Like `commit`, but returns at once; `.get()` of the result waits."""
     return _transaction(flux_handle, _kvstxn).commit_async(flags, namespace)
 
 
@@ -249,7 +249,7 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         return self._txn.commit(flags)
 
     def commit_async(self, flags: int = 0) -> RPC:
-        """As `commit`, but returns at once; `.get()` of the result waits."""
+        """Like `commit`, but returns at once; `.get()` of the result waits."""
         return self._txn.commit_async(flags)
 
     def mkdir(self, key: str, contents: Optional[Mapping[str, Any]] = None) -> None:

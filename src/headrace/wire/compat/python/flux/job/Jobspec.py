@@ -20,7 +20,7 @@ from headrace.formats.spec.jobspec_validate import validate_canonical
 J = TypeVar("J", bound="Jobspec")
 V = TypeVar("V", bound="JobspecV1")
 
-# The shell options of `unbuffered`: seconds for which a shell collects output and input.
+# The shell options of `unbuffered`: the seconds for which a shell collects output and input.
 _BATCH = {"output.batch-timeout": 0.05, "input.batch-timeout": 0.0}
 
 
@@ -206,7 +206,7 @@ class Jobspec:
 
     @property
     def environment(self) -> Any:
-        """The job's environment: the mapping that was set itself, so that changes to it change the job."""
+        """The job's environment: the mapping object that was set, so that changes to it change the job."""
         return self._get("system.environment")
 
     @environment.setter
@@ -217,7 +217,7 @@ class Jobspec:
 
     @property
     def unbuffered(self) -> bool:
-        """Whether standard output and error are passed on without being collected."""
+        """True if the shell forwards standard output and error without collecting them."""
         return all(self._get(f"shell.options.output.{stream}.buffer.type") == "none" for stream in ("stdout", "stderr"))
 
     @unbuffered.setter
@@ -332,7 +332,7 @@ class JobspecV1(Jobspec):
             if value is not None:
                 setattr(self, field, value)
         for field, stream, path in (("output", "stdout", output), ("error", "stderr", error)):
-            # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
+            # Without a file, output goes to the KVS. "none" and "kvs" mean the same.
             if path is not None and path not in ("none", "kvs"):
                 setattr(self, field, path)
                 if label_io:
@@ -474,7 +474,7 @@ class JobspecV1(Jobspec):
 
 
 def _default(keywords: Dict[str, Any], name: str, value: Any) -> None:
-    """Have a keyword that is absent or None stand for `value`."""
+    """Set a keyword that is absent or None to `value`."""
     if keywords.get(name) is None:
         keywords[name] = value
 

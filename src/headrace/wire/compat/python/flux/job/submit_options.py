@@ -1,6 +1,6 @@
 """The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
 
-The functions that interpret the options for commands do it here.
+The options are interpreted by the same functions as for the commands.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from headrace.wire.query import job_options
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
 
-# The builders' names for the size of an instance.
+# The builders' parameters for the size and configuration of an instance.
 BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
 _KEYWORDS = {option.keyword: option for option in job_options.OPTIONS if option.keyword}
-# A single text stands for a list of one; an option with a keyword of another name takes a mapping.
+# Options that take a list; a single text is accepted as a list of one. A repeatable option whose keyword differs from
+# its name takes a mapping instead.
 _LISTS = {keyword for keyword, option in _KEYWORDS.items() if option.repeats and keyword == option.name}
 
 
