@@ -1,4 +1,4 @@
-"""The broker's configuration (flux-config(5)): a file or a folder of files, overridden by `--conf` settings.
+"""The broker's configuration (flux-config(5)): a file or a folder of files, and `--conf` settings.
 
 A later file or setting overrides an earlier one key by key. An invalid file is rejected as a whole, with an error that
 names the file and the line.
@@ -30,7 +30,10 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError. The parser is imported here because most instances have no configuration."""
+    """Parse TOML. Raises ValueError.
+
+    The parser is imported here because most instances have no configuration.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -57,7 +60,7 @@ def parse_file(path: str) -> dict[str, Any]:
 
 
 def read(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return (path, contents) of a file, or of each `*.toml` and `*.json` file of a folder, sorted by name.
+    """Return (path, contents) of a file, or of each `*.toml` and `*.json` of a folder, sorted by name.
 
     Raises ConfigError.
     """

@@ -59,7 +59,7 @@ def below_least(config: dict[str, Any], userid: int) -> str:
 
 
 def closed_folder(path: str) -> str:
-    """The error if a parent folder in `path`, or `path` itself, does not let guests search it, otherwise "".
+    """The error if guests cannot search the folder `path` or one of its parents, otherwise "".
 
     With `as-user`, jobs need that permission. The last parts of the path need not exist yet. Search permission of the
     group is taken to suffice.

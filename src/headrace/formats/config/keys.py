@@ -24,7 +24,7 @@ _UNPACKED_BY_EXEC = (schema.TEXT, schema.BOOL, schema.INTEGER, schema.NUMBER, sc
 
 
 class _Refused(Exception):
-    """A key or its value is rejected: the key's path, the message, and the value if the value is the error."""
+    """A rejected key or value: the key's path, the message, and the value if the value is the error."""
 
     def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class _Refused(Exception):
 
 
 class RefusedTable(ConfigError):
-    """A table has a key or a value that is rejected by the module that reads it; `module` is the module's name."""
+    """A key or a value in a table is rejected by the module that reads the table (`module`)."""
 
     def __init__(self, module: str, text: str) -> None:
         super().__init__(text)
@@ -84,7 +84,7 @@ def _check_all(config: dict[str, Any]) -> None:
 
 
 def _left_unpacked(config: dict[str, Any], first: _Unread) -> _Refused:
-    """The error for a table that is read strictly: all its unknown keys, and a suggestion for the first of them."""
+    """The error for a strictly read table: all its unknown keys, and a suggestion for the first one."""
     parent = first.path[:-1]
     unknown = [key.path[-1] for key in _unread(config) if key.path[:-1] == parent and key.unknown]
     hint = f"did you mean {first.meant}?" if first.meant else f"known are {_listed(first.known, 'and')}"
@@ -230,9 +230,10 @@ def _json_type(value: Any) -> str:
 
 
 class _Unread(NamedTuple):
-    """A key that Headrace does not read: its path, the most similar known key or "", and all known keys of its table.
+    """A key that Headrace does not read.
 
-    `unknown` is false for a key of Flux that has no effect in Headrace.
+    Its path, the most similar known key (`meant`) or "", and all known keys of its table. `unknown` is false for a key
+    of Flux that has no effect in Headrace.
     """
 
     path: tuple[str, ...]
@@ -270,7 +271,7 @@ def warnings(config: dict[str, Any], path: str = "", known_only: bool = False) -
 
 
 def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The name and the contents of each file at `path`; [] if a file has become invalid since it was loaded."""
+    """The name and the contents of each file at `path`; [] if a file has become invalid since."""
     try:
         return config_files.read(path) if path else []
     except ConfigError:
@@ -278,9 +279,10 @@ def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _file_prefix(path: tuple[str, ...], read: list[tuple[str, dict[str, Any]]], values: tuple[Any, ...] = ()) -> str:
-    """Return "FILE: " for the file that sets the key at `path`, to one of `values` if any are given; "" if none does.
+    """Return "FILE: " for the file that sets the key at `path`; "" if no file sets it.
 
-    If several files set it, the last one is named, since it overrides the others.
+    With `values`, the file must set it to one of them. If several files set it, the last one is named, since it
+    overrides the others.
     """
     for name, table in reversed(read):
         here: Any = table

@@ -12,7 +12,7 @@ from . import guests
 
 
 class ValueType(NamedTuple):
-    """The type of a key's value: the Python types of the TOML parser, and the name of the type in error messages.
+    """The type of a key's value: the TOML parser's Python types, and the type's name in error messages.
 
     `has_effect` is true if Headrace reads the value.
     """

@@ -1,4 +1,4 @@
-"""A Prometheus histogram: the number of observations up to each bound, their total number, and their sum."""
+"""A Prometheus histogram: the number of observations up to each bound, their count, and their sum."""
 
 from __future__ import annotations
 

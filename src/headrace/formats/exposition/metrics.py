@@ -12,7 +12,7 @@ Labels = tuple[str, ...]
 
 
 class Metrics:
-    """Counters and histograms that are updated as the process works, and values that are read at each scrape."""
+    """Counters and histograms that the process updates, and values that are read at each scrape."""
 
     def __init__(self) -> None:
         self._help: dict[str, tuple[str, str, Labels]] = {}

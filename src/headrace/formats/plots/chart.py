@@ -39,7 +39,10 @@ class Axis(NamedTuple):
 
 
 class Chart:
-    """A chart under construction. `x` and `y` convert values to coordinates; `xs` and `ys` are (least, greatest)."""
+    """A chart under construction.
+
+    `x` and `y` convert values to coordinates; `xs` and `ys` are (least, greatest).
+    """
 
     def __init__(
         self, title: str, about: str, xs: tuple[float, float], ys: tuple[float, float], size: Size = WIDE

@@ -14,7 +14,10 @@ _STEPS = (
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """At most `most` + 2 round numbers that cover `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
+    """At most `most` + 2 round numbers that cover `low` to `high`.
+
+    They are multiples of 1, 2 or 5 times a power of ten.
+    """
     if not high > low:
         high = low + 1.0
     raw = (high - low) / most

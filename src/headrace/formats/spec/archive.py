@@ -1,4 +1,4 @@
-"""File archives (RFC 37): files as JSON objects, in jobspecs (``attributes.system.files``) and for stage-in.
+"""File archives (RFC 37): files as JSON, in jobspecs (``attributes.system.files``) and for stage-in.
 
 An archive maps paths to objects, or is a list of objects with a ``path``. Only entry_from_path() accesses the disk;
 callers read and write all other files. read() checks an archive from another program, so that an invalid one is
@@ -41,7 +41,7 @@ class File(NamedTuple):
 
 
 def entry(content: Any, perms: int = 0o600) -> Entry:
-    """Make the object of a regular file of text, bytes or another JSON value (dict, list, number, bool, None)."""
+    """Make the object of a regular file from text, bytes, or a dict, list, number, bool or None as JSON."""
     mode = stat.S_IFREG | perms
     if isinstance(content, str):
         return {"mode": mode, "data": content, "encoding": "utf-8"}

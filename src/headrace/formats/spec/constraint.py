@@ -50,7 +50,7 @@ def compile(obj: Any) -> Matcher:
 
 
 def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constraint]:
-    """The constraint of a queue's configuration (RFC 33): all properties in `requires`, and a host in `hosts`.
+    """The constraint of a queue (RFC 33): all properties in `requires`, and a host in `hosts`.
 
     None for a queue of all nodes. Raises ConstraintError with the key below `path`.
     """
@@ -92,7 +92,7 @@ def terms(obj: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def size(obj: Any) -> int:
-    """The size of a compiled constraint: the total number of its operators, values, hosts and ranges of ranks.
+    """The size of a compiled constraint: the total number of its operators, values, hosts and rank ranges.
 
     The cost of the call depends only on the length of the texts in it. A term that is not well formed counts as one.
     """
@@ -116,7 +116,10 @@ def size(obj: Any) -> int:
 
 
 def _compile(obj: Any, path: str, depth: int, room: List[int]) -> Matcher:
-    """Compile one term; `room` has one element, the number of hosts that the rest of the constraint may name."""
+    """Compile one term.
+
+    `room` has one element, the number of hosts that the rest of the constraint may name.
+    """
     if not isinstance(obj, dict):
         raise ConstraintError(f"constraint{path}: must be an object such as {{'properties': ['fast']}}, not {obj!r}")
     if depth > _MAX_DEPTH:
@@ -266,10 +269,11 @@ REQUIRES = Syntax(
 
 
 def parse(text: str, syntax: Syntax = REQUIRES) -> Constraint:
-    """Parse a constraint query such as ``fast and not (slow or host:a[1-2])``; raises ConstraintSyntaxError.
+    """Parse a constraint query such as ``fast and not (slow or host:a[1-2])``.
 
-    ``and`` (also ``&``, ``&&``, or nothing between two terms) binds tighter than ``or`` (``|``, ``||``), ``not`` and
-    ``-`` tighter than both. Only the text is checked; validate() checks the values of the operators.
+    Raises ConstraintSyntaxError. ``and`` (also ``&``, ``&&``, or nothing between two terms) binds tighter than ``or``
+    (``|``, ``||``), ``not`` and ``-`` tighter than both. Only the text is checked; validate() checks the values of the
+    operators.
     """
     return _Parser(text, syntax).parse()
 

@@ -14,7 +14,7 @@ VARIABLES = (USERID, ROLEMASK, OWN_USERID)
 
 
 def environment(userid: int, rolemask: int) -> Dict[str, str]:
-    """The variables for programs that run for a user, but not as that user, so that they act on the user's jobs.
+    """The variables with which a program that runs as the owner acts on the jobs of a user.
 
     This is not a security boundary: a program may unset the variables.
     """

@@ -1,4 +1,4 @@
-"""Job dependencies (RFC 26): the object form, and the compact ``scheme:value[?key=val&key=val]`` for users."""
+"""Job dependencies (RFC 26): objects, and the compact form ``scheme:value[?key=val&key=val]``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ class DependencyError(ValueError):
 
 
 def parse(text: str) -> Dict[str, Any]:
-    """Parse ``scheme:value[?key=val[&key=val...]]`` into {scheme, value, key: val}; raises DependencyError.
+    """Parse ``scheme:value[?key=val[&key=val...]]`` into {scheme, value, key: val}.
 
-    A key that is given several times becomes a list. ``singleton`` has no colon; its value is empty.
+    Raises DependencyError. A key that is given several times becomes a list. ``singleton`` has no colon; its value is
+    empty.
     """
     if text == "singleton":
         return {"scheme": "singleton", "value": ""}

@@ -1,4 +1,4 @@
-"""Submission directives (RFC 36): options written into a batch script on lines such as ``# flux: -N4``.
+"""Submission directives (RFC 36): options in lines of a batch script such as ``# flux: -N4``.
 
 Only the text is parsed here; the command that reads the script interprets the options.
 """
@@ -81,7 +81,7 @@ def _continues(line: str, prefix: str) -> bool:
 
 
 class _Words:
-    """Splits a directive into words by the rules of the POSIX shell, plus triple quotes, which may span lines."""
+    """Splits a directive into words by the rules of the POSIX shell, plus multi-line triple quotes."""
 
     def __init__(self, body: str, number: int, lines: List[str], at: int, sentinel: str) -> None:
         self.body = body

@@ -22,7 +22,7 @@ class DurationError(ValueError):
 
 
 def parse(text: str) -> float:
-    """Return the seconds of a duration: a number in the syntax of C's strtod, and an optional unit (default: s).
+    """Return the seconds of a duration: a number as for C's strtod, and an optional unit (default: s).
 
     Infinity is allowed. Raises DurationError, also for a number that is negative or too large for a double.
     """

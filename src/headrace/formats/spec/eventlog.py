@@ -78,7 +78,10 @@ def decode_line(line: str) -> Event:
 
 
 def decode(text: str) -> List[Event]:
-    """Return the events of a log in order; the last newline may be missing. Raises EventlogError with the line."""
+    """Return the events of a log in order; the last newline may be missing.
+
+    Raises EventlogError with the line.
+    """
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

@@ -32,7 +32,10 @@ class HostlistError(ValueError):
 
 
 class Hostlist:
-    """An ordered list of host names, repetitions kept. ``Hostlist(names)`` takes single names, not patterns."""
+    """An ordered list of host names, repetitions kept.
+
+    ``Hostlist(names)`` takes single names, not patterns.
+    """
 
     __slots__ = ("_hosts",)
 
@@ -167,7 +170,10 @@ def count_hosts(text: str, limit: int = MAX_HOSTS) -> int:
 
 
 def first_host(text: str) -> str:
-    """Return the first host of a text, without expanding the rest. Raises HostlistError, also for an empty list."""
+    """Return the first host of a text, without expanding the rest.
+
+    Raises HostlistError, also for an empty list.
+    """
     for prefix, ranges, suffix in _expressions(text, MAX_HOSTS):
         if ranges is None:
             return prefix

@@ -49,7 +49,10 @@ def read(path: str) -> Node:
 
 
 def parse(text: bytes) -> ElementTree.Element:
-    """The outermost element of XML. Entities, which can expand without bound, are refused. Raises HwlocError."""
+    """The outermost element of XML. Entities, which can expand without bound, are refused.
+
+    Raises HwlocError.
+    """
     builder = ElementTree.TreeBuilder()
     parser = expat.ParserCreate()
     depth = 0

@@ -51,7 +51,10 @@ class Idset:
 
     @classmethod
     def from_ranges(cls, ranges: Iterable[Tuple[int, int]]) -> Idset:
-        """Return the set of all ids in (first, last) pairs, in any order. Raises IdsetError for ids out of range."""
+        """Return the set of all ids in (first, last) pairs, in any order.
+
+        Raises IdsetError for ids out of range.
+        """
         return cls.from_bits(_range_bits(list(ranges)))
 
     @classmethod

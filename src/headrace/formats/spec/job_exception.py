@@ -1,4 +1,7 @@
-"""Job exceptions (RFC 21): severities, and the types that Headrace raises or handles. Other types are allowed."""
+"""Job exceptions (RFC 21): severities, and the types that Headrace raises or handles.
+
+Other types are allowed.
+"""
 
 from __future__ import annotations
 

@@ -179,7 +179,10 @@ def _emoji() -> Digits:
 
 
 def _encode_words(id_: int) -> str:
-    """Mnemonicode of the id's eight bytes, low half first: three words for each 32 bits, least significant first."""
+    """Mnemonicode of the id's eight bytes, low half first: three words for each 32 bits.
+
+    The least significant word is first.
+    """
     words, _ = _words()
     return "--".join(
         "-".join(words[half // _WORD_BASE**power % _WORD_BASE] for power in range(3))
@@ -254,7 +257,10 @@ class FluidGenerator:
         self._generator_bits = generator << SEQUENCE_BITS
 
     def next(self, now_ms: int) -> int:
-        """Return an id for a job submitted at `now_ms`, milliseconds since 1970. Raises JobIdError after 35 years."""
+        """Return an id for a job submitted at `now_ms`, milliseconds since 1970.
+
+        Raises JobIdError after 35 years.
+        """
         return self.take(1, now_ms)[0]
 
     def take(self, count: int, now_ms: int) -> List[int]:

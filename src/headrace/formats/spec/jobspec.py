@@ -61,7 +61,7 @@ class Counts(NamedTuple):
 
 
 class SlotRequest(NamedTuple):
-    """A request for cores and gpus in slots: ``nslots`` slots in all, on exactly ``nnodes`` nodes (0: any number)."""
+    """A request for ``nslots`` slots of cores and gpus, on exactly ``nnodes`` nodes (0: any number)."""
 
     nnodes: int
     nslots: int
@@ -93,7 +93,7 @@ def smallest_count(count: Union[int, str, Dict[str, int]]) -> int:
 
 
 def counts(jobspec: Dict[str, Any]) -> Counts:
-    """Return the totals that a jobspec requests, as ``flux jobs`` shows them before resources are allocated."""
+    """Return the totals that a jobspec requests, as shown by ``flux jobs`` before the allocation."""
     nnodes = nslots = ncores = ngpus = slot_cores = slot_gpus = 0
     exclusive = False
     in_slot = 0
@@ -151,9 +151,10 @@ def _in_slots(jobspec: Dict[str, Any], label: str, kind: str) -> int:
 
 
 def slot_request(jobspec: Dict[str, Any]) -> SlotRequest:
-    """Return a jobspec's request as slots of cores and gpus; raises JobspecError for a request of another form.
+    """Return a jobspec's request as slots of cores and gpus.
 
-    Every version 1 jobspec has this form; ``slot>node`` (whole nodes) has it as well. Others need a graph scheduler.
+    Raises JobspecError for a request of another form. Every version 1 jobspec has this form; ``slot>node`` (whole
+    nodes) has it as well. Others need a graph scheduler.
     """
     resources = jobspec["resources"]
     if len(resources) != 1:
@@ -212,7 +213,7 @@ def command(jobspec: Dict[str, Any]) -> List[str]:
 
 
 def name(jobspec: Dict[str, Any]) -> str:
-    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program if any.
+    """Return the job's name: ``attributes.system.job.name``, or the file name of the program, if any.
 
     A program's file cannot have a name of more than 255 bytes, so a longer component is cut.
     """

@@ -247,7 +247,7 @@ def set_duration(jobspec: Jobspec, value: Union[float, str]) -> None:
 
 
 def parse_setting(text: str) -> Tuple[str, Any]:
-    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: a JSON value, otherwise a string; 1 without a value.
+    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: JSON, otherwise a string; 1 without a value.
 
     ``^KEY=FILE`` takes the value from a JSON file. Raises ValueError, or OSError if the file cannot be read.
     """

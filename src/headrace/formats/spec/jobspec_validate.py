@@ -30,7 +30,7 @@ _MAX_DEPTH = 64
 
 
 class JobspecError(ValueError):
-    """An invalid jobspec; the message contains the path of the field, such as ``resources[0].with[1].count``."""
+    """An invalid jobspec; the message names the field, such as ``resources[0].with[1].count``."""
 
 
 def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, Any]] = None) -> None:
@@ -60,8 +60,8 @@ def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, 
 def validate_canonical(obj: Any) -> None:
     """Check a decoded jobspec of any version against RFC 14 alone.
 
-    This is for programs that write jobspecs without submitting them. The command of a task may be a string instead of
-    an array. Raises JobspecError.
+    The Python bindings use this check, since their jobspecs need not be submitted. The command of a task may be a
+    string instead of an array. Raises JobspecError.
     """
     version = _version(obj)
     slots = _validate_resources(obj["resources"])

@@ -72,7 +72,10 @@ _loads: Callable[[bytes], Any] = _json_loads
 
 
 def use_json_codec(dumps: Callable[[Any], bytes], loads: Callable[[bytes], Any]) -> None:
-    """Replace the JSON codec of this process. Brokers set that of msgspec; clients keep the standard library's."""
+    """Replace the JSON codec of this process.
+
+    Brokers set that of msgspec; clients keep the standard library's.
+    """
     global _dumps, _loads
     _dumps, _loads = dumps, loads
 
@@ -111,7 +114,10 @@ class Message:
 
     @property
     def obj(self) -> Any:
-        """The JSON body as an object, or None without a body. Raises MessageError if the body is not a JSON object."""
+        """The JSON body as an object, or None without a body.
+
+        Raises MessageError if the body is not a JSON object.
+        """
         if self._obj is None and self._payload is not None:
             data = self._payload
             if data[-1:] == b"\0":
@@ -134,7 +140,7 @@ class Message:
 
     @property
     def encoded_size(self) -> int:
-        """The size of the encoded body in bytes; 0 without a body, and for a body that has not been encoded yet."""
+        """The size of the encoded body in bytes; 0 without a body, or if it has not been encoded yet."""
         return 0 if self._payload is None else len(self._payload)
 
     def forget_payload(self) -> None:
@@ -256,7 +262,7 @@ def event(topic: str, obj: Any = None, flags: int = 0, payload: Optional[bytes] 
 
 
 def encode_parts(msg: Message) -> List[bytes]:
-    """The parts of the multipart form in wire order: routes (last hop first), delimiter, topic, payload, header."""
+    """The multipart form in wire order: routes (last hop first), delimiter, topic, payload, header."""
     parts: List[bytes] = []
     flags = msg.flags & ~(FLAG_TOPIC | FLAG_PAYLOAD)
     if flags & FLAG_ROUTE:
@@ -315,7 +321,7 @@ def decode_parts(parts: Sequence[bytes]) -> Message:
     else:
         routes = []
         if end:
-            raise MessageError(f"{end} part(s) that no flag announces")
+            raise MessageError(f"{end} part(s) for which no flag is set")
     return Message(kind, topic, None, flags, userid, rolemask, aux1, aux2, routes, payload)
 
 
@@ -375,7 +381,10 @@ def _split(body: bytes, cut: bool = False) -> List[bytes]:
 
 
 class Deframer:
-    """Splits a byte stream into messages: `feed` data, then iterate. Raises MessageError for an invalid stream."""
+    """Splits a byte stream into messages: `feed` data, then iterate.
+
+    Raises MessageError for an invalid stream.
+    """
 
     __slots__ = ("_buffer", "limit")
 

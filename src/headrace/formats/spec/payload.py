@@ -1,4 +1,4 @@
-"""Forms of request payloads, which declare fields and their types, and the comparison of a payload with its form.
+"""Forms of request payloads, which declare fields and types, and the check of payloads.
 
 Services declare a form for each of their methods (spec/requests). The broker compares a payload with the form before it
 calls the handler. Additional fields are accepted, since RFC 6 allows clients to be newer than services.
@@ -22,10 +22,11 @@ _NAMES = {dict: "object", list: "array", tuple: "array", float: "number", type(N
 
 
 def form(fields: Mapping[str, Any]) -> Form:
-    """Make a form from `fields`, names with kinds. The field of a name that ends with `?` may be absent or null.
+    """Make a form from `fields`, names with kinds.
 
-    A kind is a type (`str`, `int`, `float` for any number, `bool`, `dict`, `list`, `object` for anything), a tuple of
-    alternative types, `[kind]` for an array of a kind, or a dict of fields for an object with these fields.
+    The field of a name that ends with `?` may be absent or null. A kind is a type (`str`, `int`, `float` for any
+    number, `bool`, `dict`, `list`, `object` for anything), a tuple of alternative types, `[kind]` for an array of a
+    kind, or a dict of fields for an object with these fields.
     """
     return tuple(_field(name, kind) for name, kind in fields.items())
 
@@ -37,7 +38,7 @@ def _field(name: str, kind: Any) -> Field:
 
 
 def _kind(kind: Any) -> Tuple[Optional[Tuple[type, ...]], Any]:
-    """The types of a kind, and the kind of its contents: a Form for an object, a one-element list for an array."""
+    """The types of a kind, and the kind of its contents: a Form for an object, [kind] for an array."""
     if isinstance(kind, list):
         return (list, tuple), [_kind(kind[0])]
     if isinstance(kind, dict):

@@ -64,9 +64,9 @@ def loads(text: str, constants: bool = True) -> Any:
 
 
 def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool = False, constants: bool = True) -> str:
-    """`obj` as JSON text: compact and not escaped to ASCII by default; NaN and infinity only with `constants`.
+    """Encode `obj` as JSON, by default compact and not escaped to ASCII.
 
-    Raises ValueError, TypeError and RecursionError.
+    NaN and infinity are accepted only with `constants`. Raises ValueError, TypeError and RecursionError.
     """
     item, key = separators
     try:

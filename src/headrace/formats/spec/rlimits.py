@@ -1,4 +1,4 @@
-"""Resource limits of a job: the submitter's limits that it inherits, and the ``--rlimit`` rules that change them.
+"""Resource limits that a job inherits from its submitter, and the ``--rlimit`` rules to change them.
 
 Limits are stored in a jobspec as the shell option ``rlimit``, which maps names to soft limits (-1: unlimited).
 """

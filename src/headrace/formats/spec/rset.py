@@ -318,7 +318,7 @@ class ResourceSet:
     # -- deriving ----------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> ResourceSet:
-        """Return a copy with other ``starttime``, ``expiration``, ``nslots``, ``scheduling`` or ``attributes``."""
+        """Return a copy with a new ``starttime``, ``expiration``, ``nslots``, ``scheduling``, ``attributes``."""
         copy = self._derive(self._groups)
         for name, value in changes.items():
             if name not in {"starttime", "expiration", "nslots", "scheduling", "attributes"}:

@@ -1,4 +1,4 @@
-"""The contents of a resource set: ranks grouped by their children, as bit sets, and set operations on the groups.
+"""The contents of a resource set: ranks grouped by their children, and set operations on the groups.
 
 The key of a group is the ids of each child type; its value is the ranks that have exactly these children. Groups have
 no rank in common. The functions are pure and know nothing of R, hosts or properties.
@@ -107,7 +107,7 @@ def difference(a: Groups, b: Groups) -> Dict[Children, int]:
 
 
 def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return the resources in both; a rank without children is kept only if it has no children in either set."""
+    """Return the resources in both; a rank is kept without children only if it has none in either set."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         both = merged(mine, theirs, lambda x, y: x & y)

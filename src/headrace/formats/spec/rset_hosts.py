@@ -1,4 +1,4 @@
-"""Host names of a resource set's ranks: look-up by name, union of tables, and the order of a host list."""
+"""Host names of a resource set's ranks: look-up by name, union of tables, order by a host list."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def places_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int,
 def _places(
     hosts: Sequence[str], table: HostTable, ranks: Idset, kept: AbstractSet[int] = frozenset()
 ) -> Tuple[Dict[int, int], List[str]]:
-    """Return the indices of ranks in a host list, and the hosts of ranks without one. Ranks in `kept` do not change."""
+    """Return the indices of ranks in a host list, and the hosts of ranks without one.
+
+    Ranks in `kept` do not change.
+    """
     free: Dict[str, List[int]] = {}
     for place in range(len(hosts) - 1, -1, -1):
         if place not in kept:

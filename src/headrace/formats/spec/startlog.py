@@ -1,4 +1,4 @@
-"""The record of an instance's starts and ends: an eventlog (RFC 18) under the KVS key `admin.eventlog`.
+"""The log of an instance's starts and ends: an eventlog (RFC 18) under the KVS key `admin.eventlog`.
 
 The context of a `start` event has the `version` of this format and the `core_version` of the broker; the context of a
 `finish` event has the `version`. Two successive `start` events mean that the earlier run crashed: the broker was killed

@@ -22,7 +22,10 @@ class StdioError(ValueError):
 
 
 class Data(NamedTuple):
-    """A data event. ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream."""
+    """A data event.
+
+    ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream.
+    """
 
     stream: str
     rank: str
@@ -45,7 +48,10 @@ def header(
 
 
 def data(stream: str, rank: str, content: Optional[bytes] = None, eof: bool = False) -> Dict[str, Any]:
-    """Make the context of a data event from bytes, the end of the stream, or both; raises StdioError for neither."""
+    """Make the context of a data event from bytes, the end of the stream, or both.
+
+    Raises StdioError for neither.
+    """
     context: Dict[str, Any] = {"stream": stream, "rank": rank}
     if content:
         size = len(content)

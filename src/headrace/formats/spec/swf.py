@@ -1,4 +1,4 @@
-"""The Standard Workload Format, version 2.2: one line for each job, 18 numbers, -1 for an unknown value.
+"""The Standard Workload Format, version 2.2: a line of 18 numbers for each job (-1: unknown).
 
 This is the format of the Parallel Workloads Archive (Feitelson and others) for logs of systems and output of workload
 models. Lines that begin with `;` are comments; comments of the form `; Key: value` at the top describe the system.

@@ -26,7 +26,10 @@ class TaskMapError(ValueError):
 
 
 class TaskMap:
-    """An immutable task map. Without blocks, the map is unknown (RFC 34's `[]`) and has no nodes and no tasks."""
+    """An immutable task map.
+
+    Without blocks, the map is unknown (RFC 34's `[]`) and has no nodes and no tasks.
+    """
 
     __slots__ = ("blocks", "nnodes", "ntasks")
 
@@ -53,7 +56,7 @@ class TaskMap:
 
     @classmethod
     def decode(cls, source: Union[str, List[Any], object]) -> TaskMap:
-        """Return the map of any form: JSON text, its array or wrapping object, raw `0-1;2-3`, PMI `(vector,…)`.
+        """Return the map in any form: JSON text, an array or object, raw `0-1;2-3`, PMI `(vector,…)`.
 
         Raises TaskMapError.
         """

@@ -1,4 +1,6 @@
-"""The topology of the TBON: the parent of each rank, and the next hop of a message to a rank. Pure arithmetic.
+"""The topology of the TBON: the parent of each rank, and the next hop of a message to a rank.
+
+All functions are arithmetic on ranks, without I/O.
 
 - `kary:K` numbers ranks breadth first. `kary:0` is flat: rank 0 is the parent of every other rank.
 - `custom` trees (a `[bootstrap]` table with `parent` names) are given as a list of parents.
@@ -71,7 +73,7 @@ class Topology:
             rank = self._parents[rank]
             depth += 1
             if depth > self.size:
-                raise TopologyError("the parents form a circle")
+                raise TopologyError("the parents form a cycle")
         return depth
 
     def grown(self, size: int) -> Topology:
@@ -126,7 +128,7 @@ class Topology:
 
 
 def _few_critical(size: int, routers: int | None) -> list[int]:
-    """The list of parents for `mincrit`: rank 0 for the routers, and the other ranks distributed evenly among them."""
+    """The parents for `mincrit`: rank 0 for routers; routers, evenly, for the other ranks."""
     others = size - 1
     if routers is None:
         routers = 0 if others <= _MOST_CHILDREN else -(-others // (_MOST_CHILDREN + 1))

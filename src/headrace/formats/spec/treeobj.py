@@ -85,7 +85,10 @@ def digest_size(hash: str) -> int:
 
 
 def blobref(data: bytes, hash: str = "sha1") -> str:
-    """Return the blobref of a blob: hash name, hyphen, hex digest. Raises TreeObjectError for an unknown hash."""
+    """Return the blobref of a blob: hash name, hyphen, hex digest.
+
+    Raises TreeObjectError for an unknown hash.
+    """
     if hash not in _DIGITS:
         raise TreeObjectError(f"unknown hash '{hash}': expected {' or '.join(_DIGITS)}")
     return f"{hash}-{digest(data, hash).hex()}"

@@ -10,7 +10,7 @@ import os
 
 
 def exit_code(status: int) -> int:
-    """The exit code as in a shell: that of the process, or 128 plus the number of the signal that ended it."""
+    """The exit code as in a shell: that of the process, or 128 plus the number of the fatal signal."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 

@@ -134,13 +134,16 @@ class Rpc:
             self._handle.mark_ready(self)
 
     def cancel(self, topic: str = "") -> None:
-        """Ask the service to end this streaming call with an error response. A call that has ended is not affected."""
+        """Ask the service to end this streaming call with an error response.
+
+        A call that has ended is not affected.
+        """
         if not self.done:
             self._handle.rpc_noreply(topic or self.topic + "-cancel", {"matchtag": self.matchtag}, self.nodeid)
 
 
 class Handle:
-    """A connection to the broker at `uri` (default: FLUX_URI, or the system instance), or over a connected `sock`.
+    """A connection to the broker at `uri` (default: FLUX_URI or the system instance), or over `sock`.
 
     Not thread-safe. Raises OSError if the broker cannot be reached; its text is for users.
     """
@@ -214,7 +217,7 @@ class Handle:
             self._send_rest(data[sent:])
 
     def _send_rest(self, data: bytes) -> None:
-        """Send the rest when the broker is ready, and read meanwhile, because the broker may be waiting for that."""
+        """Send the rest when the broker is ready, and read meanwhile: the broker may be waiting for that."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN | select.POLLOUT)
         unsent = memoryview(data)

@@ -1,4 +1,4 @@
-"""The commands, bindings and folders of this installation, and the environment that finds `flux` and `import flux`.
+"""The commands, bindings and folders of this installation, and the environment to find them.
 
 An instance passes that environment to its programs. Only PATH and PYTHONPATH change. The folder in PYTHONPATH contains
 only the package `flux`, so that a user's own Python finds the bindings without Headrace's dependencies. In a view,

@@ -1,4 +1,4 @@
-"""The handle of `loop://`, which returns every message to its sender, to test programs without a broker."""
+"""The handle of `loop://`, which receives its own messages, to test programs without a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOP_URI = "loop://"
 
 
 class LoopHandle(Handle):
-    """A handle that receives its own requests; get a request with `unclaimed`, and send the response with `send`.
+    """A handle that receives its own requests: get them with `unclaimed`, and respond with `send`.
 
     It receives every event, with or without a subscription. A message without a sender gets this user, as owner.
     """
@@ -46,7 +46,10 @@ class LoopHandle(Handle):
                 self.pump(0)
 
     def pump(self, timeout: Optional[float] = None) -> bool:
-        """Read sent messages. Raises OSError EDEADLK for a wait without timeout, because there is no other sender."""
+        """Read sent messages.
+
+        Raises OSError EDEADLK for a wait without timeout, because there is no other sender.
+        """
         if timeout is None:
             poller = select.poll()
             poller.register(self._sock, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A small event loop over poll(2) for commands that follow several streams at once, and for `import flux`.
+"""A small event loop over poll(2), for commands that follow several streams, and for `import flux`.
 
 Importing asyncio and selectors takes longer than a whole command may take. This loop watches file descriptors, timers
 and signals. A handle is watched as a descriptor, and its messages are dispatched after each read.
@@ -77,7 +77,7 @@ class Reactor:
         heappush(self._timers, (when, self._count, timer))
 
     def add_signal(self, signum: int, callback: Callable[[], None]) -> None:
-        """Call `callback()` in the loop when `signum` arrives; the previous handler is restored when `run` ends."""
+        """Call `callback()` in the loop when `signum` arrives; `run` restores the previous handler at its end."""
         if self._wakeup is None:
             self._wakeup = os.pipe()
             for fd in self._wakeup:

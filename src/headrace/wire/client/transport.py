@@ -1,4 +1,4 @@
-"""Connections of clients to a broker: `local://PATH` sockets, and `ssh://HOST/PATH` through a relay process.
+"""Client connections to a broker: `local://PATH` sockets, and `ssh://HOST/PATH` through a relay.
 
 A broker answers a new connection with one byte: 0, or the errno of a refusal.
 """
@@ -179,7 +179,10 @@ def own_userid() -> int:
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:
-    """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK, by which an owner drops privileges."""
+    """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK.
+
+    An owner sets them to act with fewer privileges.
+    """
     return _number(credential.USERID), _number(credential.ROLEMASK)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def merge(texts: Sequence[str], conf: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """Merge all values into `conf` (default: an empty configuration) and return it; a later value overrides.
+    """Merge all values into `conf` (default: empty) and return it; a later value overrides.
 
     Raises QueryError, OSError.
     """

@@ -1,4 +1,7 @@
-"""Eventlogs as text (`TIMESTAMP NAME KEY=VALUE…`) or JSON lines; times optionally in the form of `dmesg -H`."""
+"""Eventlogs as text (`TIMESTAMP NAME KEY=VALUE…`) or JSON lines.
+
+Times are optionally in the form of `dmesg -H`.
+"""
 
 from __future__ import annotations
 

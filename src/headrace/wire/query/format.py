@@ -1,4 +1,4 @@
-"""Flux's output format strings, as `flux jobs -o`, `flux resource list -o` and `flux queue list -o` take them.
+"""Flux's output format strings, for `flux jobs -o`, `flux resource list -o` and other commands.
 
 A format is a Python format string with these additions:
 
@@ -30,7 +30,7 @@ _NUMBER_TYPES = "bcdeEfFgGnoxX%"
 
 
 class FormatError(QueryError):
-    """An invalid format string; the text names the field or the conversion, `known` lists the known fields."""
+    """An invalid format string; the text names the field or conversion, `known` lists the known fields."""
 
     def __init__(self, text: str, known: str = "") -> None:
         super().__init__(text)
@@ -145,9 +145,10 @@ class Field:
 
 
 class Format:
-    """A parsed format string. Raises FormatError if it is invalid or names a field that is not in `headings`.
+    """A parsed format string.
 
-    Names that begin with one of `open_prefixes` (annotations) are accepted without a heading.
+    Raises FormatError if it is invalid or names a field that is not in `headings`. Names that begin with one of
+    `open_prefixes` (annotations) are accepted without a heading.
     """
 
     __slots__ = ("_headings", "fields", "tail")

@@ -200,7 +200,7 @@ def attributes_for(names: List[str]) -> List[str]:
 
 
 class JobInfo:
-    """A job: `raw` as job-list sent it, at time `now` (seconds since the epoch; default: the current time).
+    """A job: `raw` as job-list sent it, at time `now` (seconds since the epoch; default: now).
 
     `get(field)` accepts every name in HEADINGS, and `annotations.X`, `sched.X` and `user.X`.
     """
@@ -255,7 +255,10 @@ class JobInfo:
         return value
 
     def to_dict(self) -> Dict[str, Any]:
-        """The job as in `flux jobs --json`: raw attributes, names instead of numbers, and derived fields that apply."""
+        """The job as in `flux jobs --json`.
+
+        The raw attributes, with names instead of numbers, and the derived fields that apply to the job.
+        """
         raw = self.raw
         out = {key: value for key, value in raw.items() if not key.startswith("exception_") and value != ""}
         out.setdefault("annotations", {})
@@ -429,7 +432,10 @@ _SHELL_CODES = {126: "Command invoked cannot execute", 127: "command not found",
 
 
 def exit_reason(status: int) -> str:
-    """The end of a job by its wait status: `Exit 3`, `Hangup`. A shell reports a signal as 128 plus its number."""
+    """The end of a job by its wait status: `Exit 3`, `Hangup`.
+
+    A shell reports a signal as 128 plus its number.
+    """
     code = exit_code(status)
     if code > 128:
         return strsignal(code - 128)

@@ -1,4 +1,4 @@
-"""The options of a job, each declared once: its name, type, bounds, help, and the jobspec key that it sets.
+"""The options of a job, each declared once: name, type, bounds, help, and the jobspec key.
 
 `OPTIONS` is used by the commands (`cli.submit.options` adds the options to their parsers), by `submission` (which
 builds the jobspec from them), by the Python bindings (`flux.job.JobspecV1`), by `/v2`, and by the form of the web

@@ -19,7 +19,10 @@ STATE_NAMES = {**STATE_BITS, **STATE_MASKS}
 
 
 def userid_or_all(text: str) -> int:
-    """The id of a user given by name or number; USERID_UNKNOWN for "all". Raises QueryError for an unknown name."""
+    """The id of a user given by name or number; USERID_UNKNOWN for "all".
+
+    Raises QueryError for an unknown name.
+    """
     if text == "all":
         return USERID_UNKNOWN
     try:
@@ -34,7 +37,10 @@ def userid_or_all(text: str) -> int:
 
 
 def bits_of(text: str) -> Tuple[int, int]:
-    """The states and results, as bits, in a comma-separated list of names. Raises QueryError for any other name."""
+    """The states and results, as bits, in a comma-separated list of names.
+
+    Raises QueryError for any other name.
+    """
     states = results = 0
     for name in text.lower().split(","):
         if name in STATE_NAMES:
@@ -50,7 +56,7 @@ class Query:
     """A listing request.
 
     `clauses` are terms of a constraint (RFC 31, 43), `states` and `results` are bits (RFC 21), `count` is the largest
-    number of jobs (0: all). Inactive jobs are listed from the time `since` (seconds since the epoch, 0: all).
+    number of jobs (0: all). Inactive jobs are listed if they ended after `since` (seconds since the epoch, 0: all).
     """
 
     __slots__ = ("clauses", "count", "results", "since", "states")
@@ -63,7 +69,10 @@ class Query:
         self.since = since
 
     def user(self, text: str) -> None:
-        """Select a user's jobs, by name or number, or "all" users' jobs. Raises QueryError for an unknown name."""
+        """Select a user's jobs, by name or number, or "all" users' jobs.
+
+        Raises QueryError for an unknown name.
+        """
         userid = userid_or_all(text)
         if userid != USERID_UNKNOWN:
             self.clauses.append({"userid": [userid]})
@@ -93,7 +102,7 @@ class Query:
 
 
 def list_jobs(handle: Handle, query: Query, attrs: List[str]) -> Iterator[Dict[str, Any]]:
-    """The raw matching jobs in job-list's order: pending by priority, running, then inactive, newest first."""
+    """The matching jobs in job-list's order: pending by priority, running, inactive (newest first)."""
     for answer in handle.stream("job-list.list", query.request(attrs)):
         yield from answer["jobs"]
 

@@ -1,4 +1,4 @@
-"""MUNGE signatures (RFC 39), made and checked by the local munged through libmunge, if it is installed.
+"""MUNGE signatures (RFC 39), made and checked by the local munged through libmunge.
 
 A credential proves the user id of the process that made it, on any host whose munged has the same key.
 """
@@ -41,7 +41,7 @@ def encode(payload: bytes) -> str:
 
 
 def decode(credential: str) -> Tuple[bytes, int, int]:
-    """Return the payload of a credential, the user id of its maker, and its time (seconds since the epoch).
+    """Return a credential's payload, the user id of its maker, and its time in seconds since the epoch.
 
     A credential that was decoded before, or whose time to live has expired, is accepted. Raises MungeError.
     """

@@ -1,4 +1,7 @@
-"""Queues (RFC 33): the values of their policies, which default to those for all queues, and their status."""
+"""Queues (RFC 33): the values of their policies, and their status.
+
+A queue that does not set a value itself has the value of the policy for all queues.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _INFINITE = float("inf")
 
 
 def policy_value(policies: Iterable[Any], *path: str) -> Any:
-    """The value at `path` in the first of `policies` (a queue's own, then the general one) that sets it, else None."""
+    """The value at `path` in the first of `policies` that sets it, otherwise None.
+
+    Callers pass a queue's own policy first, then the general one.
+    """
     for policy in policies:
         value: Any = policy
         for key in path:

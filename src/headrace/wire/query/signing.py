@@ -27,9 +27,9 @@ class SigningError(QueryError):
 
 
 def sign(jobspec: str, userid: Optional[int] = None, mechanism: str = "") -> str:
-    """Sign a jobspec's text and return J. The user is by default FLUX_HANDLE_USERID or the user of this process.
+    """Sign a jobspec's text and return J.
 
-    Raises SigningError.
+    The user is by default FLUX_HANDLE_USERID or the user of this process. Raises SigningError.
     """
     mechanism = mechanism or os.environ.get(VARIABLE) or NONE
     if mechanism not in MECHANISMS:

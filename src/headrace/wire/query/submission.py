@@ -1,4 +1,4 @@
-"""Jobspecs from the options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc`, and requests to submit them.
+"""Jobspecs and submit requests from the options of `flux run`, `submit`, `batch` and so on.
 
 Options are passed as an object with an attribute for each option (`job_options`). This module converts them to
 parameters of `formats.spec.jobspec_build`, which makes the jobspec, and adds the environment, directory and limits of
@@ -49,7 +49,10 @@ class Caller:
         self._directory = ""
 
     def environment(self, rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
-        """(variables, variables whose value the shell expands) by the rules of --env. Do not change the result."""
+        """(variables, variables whose value the shell expands) by the rules of --env.
+
+        Do not change the result.
+        """
         key = tuple(rules)
         if key not in self._environments:
             self._environments[key] = self._apply(rules)
@@ -163,7 +166,7 @@ def _configuration(texts: Sequence[str]) -> Optional[Dict[str, Any]]:
 
 
 def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
-    """The parameters of every builder: the caller's environment, directory and limits, and the plain options."""
+    """The parameters of every builder: environment, directory, limits, and the plain options."""
     parameters = {option.builder: getattr(args, option.name) for option in job_options.BUILT}
     parameters["environment"], parameters["env_expand"] = caller.environment(args.env or ())
     parameters["rlimits"] = caller.limits(args.rlimit or ())
@@ -176,7 +179,10 @@ def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
 
 
 def _text_variables(warn: Callable[[str], None]) -> Dict[str, str]:
-    """The environment without variables that are not UTF-8, which JSON cannot represent; `warn` gets their names."""
+    """The environment without variables that are not UTF-8, which JSON cannot represent.
+
+    Calls `warn` for each omitted variable.
+    """
     variables = dict(os.environ)
     if not b"".join([*os.environb, *os.environb.values()]).isascii():
         for name in [name for name, value in variables.items() if not _is_text(name + value)]:
@@ -229,7 +235,7 @@ def time_limit(text: Any) -> Any:
 
 
 def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None:
-    """Add the options that the builders do not handle: those that set one key, --setopt, --setattr and files.
+    """Add the options that the builders do not handle: single keys, --setopt, --setattr and files.
 
     `warn` is called with a message for a deprecated value. Raises ValueError with a message for users.
     """
@@ -334,7 +340,7 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
     try:
         archive.check_path(name, f"--add-file={text[:60]}")
     except archive.ArchiveError as exc:
-        raise QueryError(f"{exc}; NAME={value[:60]} gives it another") from None
+        raise QueryError(f"{exc}; use NAME={value[:60]} to give it another name") from None
     if "\n" in value:
         jobspec_build.add_file(jobspec, name, value, perms or 0o600)
         return
@@ -347,7 +353,10 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
 
 
 def _permissions(name: str) -> Tuple[str, int]:
-    """(NAME, PERMS) of `NAME:PERMS`; 0 without PERMS. A colon that no octal number follows is part of the name."""
+    """(NAME, PERMS) of `NAME:PERMS`; 0 without PERMS.
+
+    A colon that no octal number follows is part of the name.
+    """
     base, colon, octal = name.rpartition(":")
     if colon and octal and all(digit in "01234567" for digit in octal):
         return base, int(octal, 8)
@@ -365,7 +374,10 @@ def submit_flags(args: Options) -> int:
 
 
 def urgency(args: Options) -> int:
-    """The urgency (RFC 30); the broker checks its range. Raises QueryError if it is not a number or a name."""
+    """The urgency (RFC 30); the broker checks its range.
+
+    Raises QueryError if it is not a number or a name.
+    """
     text = str(args.urgency).lower()
     if text in URGENCIES:
         return URGENCIES[text]
@@ -376,7 +388,10 @@ def urgency(args: Options) -> int:
 
 
 def jobspec_text(jobspec: Jobspec) -> str:
-    """Encode the jobspec, valid or not, as JSON. Raises QueryError for bytes that are not UTF-8 (RFC 14 is text)."""
+    """Encode the jobspec, valid or not, as JSON.
+
+    Raises QueryError for bytes that are not UTF-8 (RFC 14 is text).
+    """
     text = _dump(jobspec)
     # `\ud...` is either a lone surrogate, which stands for such a byte (PEP 383), or part of a pair, which is text.
     if "\\ud" in text:
@@ -387,7 +402,10 @@ def jobspec_text(jobspec: Jobspec) -> str:
 
 
 def _strings(value: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[Tuple[Any, ...], str]]:
-    """Yield (path, string) for all strings in a value, including keys; a path consists of keys and indices."""
+    """Yield (path, string) for all strings in a value, including keys.
+
+    A path consists of keys and indices.
+    """
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

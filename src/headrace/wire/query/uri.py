@@ -1,4 +1,4 @@
-"""URIs of instances: their forms, and how to find the URI for a job, a process or a job of Slurm or LSF."""
+"""URIs of instances: their forms, and look-up by job, process, or job of Slurm or LSF."""
 
 from __future__ import annotations
 
@@ -192,7 +192,10 @@ def _broker_uri(pid: str) -> str:
 
 
 def _slurm(text: str) -> str:
-    """The URI of an instance that srun started in a Slurm job, from a process of the job on this or another host."""
+    """The URI of an instance that srun started in a Slurm job, from one of the job's processes.
+
+    The process may be on this or another host.
+    """
     for line in _output("scontrol", "listpids", text).splitlines()[1:]:
         pid = line.split()[0]
         try:

@@ -1,1 +1,1 @@
-"""The forms of request payloads, one file for each family of services: `TABLE[method]` is a method's form."""
+"""The forms of request payloads, by family of services: `TABLE[method]` is a method's form."""

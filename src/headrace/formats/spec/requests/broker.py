@@ -1,4 +1,4 @@
-"""Requests to the broker's own services: attr, config, event, groups, log, module, overlay and others (RFC 5)."""
+"""Requests to the broker's own services (RFC 5): attr, config, event, groups, log and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a scheduler: `sched` (RFC 27), `feasibility`, and the two services of Fluxion that users call."""
+"""Requests to a scheduler: `sched` (RFC 27), `feasibility`, and Fluxion's two services for users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class AllocResponse(enum.IntEnum):
-    """The field `type` of a response to `sched.alloc` (RFC 27). Every type but ANNOTATE completes the request."""
+    """The field `type` of a response to `sched.alloc` (RFC 27).
+
+    Every type but ANNOTATE completes the request.
+    """
 
     SUCCESS = 0
     ANNOTATE = 1

@@ -47,7 +47,7 @@ def not_ignoring_interrupts(action: Any) -> Iterator[None]:
 
 
 class Future:
-    """The response, or the stream of responses, to a call: `get()` waits for it, `then(cb)` sets a callback."""
+    """The response or stream of responses to a call: `get()` waits for it, `then(cb)` sets a callback."""
 
     def __init__(self, handle: Flux, call: Rpc) -> None:
         self._handle = handle

@@ -117,7 +117,10 @@ class Message:
 
 
 class Credentials:
-    """Sets the sender of a message (RFC 12). A broker accepts another user or role only from the instance's owner."""
+    """Sets the sender of a message (RFC 12).
+
+    A broker accepts another user or role only from the instance's owner.
+    """
 
     def __init__(self, message: Message) -> None:
         self._message = message

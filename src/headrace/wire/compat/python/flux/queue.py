@@ -1,4 +1,4 @@
-"""`flux.queue`: the queues of an instance with their state, limits and resources, as `flux queue list` shows them."""
+"""`flux.queue`: queues with their state, limits and resources, as in `flux queue list`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class QueueInfo:
 
 
 class QueueList:
-    """The queues of an instance, or the named ones; access them by `[name]`, as attributes, or by iteration.
+    """All queues of an instance, or the named ones; access them by `[name]`, attribute, or iteration.
 
     Raises ValueError for an unknown name.
     """

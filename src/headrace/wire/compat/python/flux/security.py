@@ -9,7 +9,10 @@ from headrace.wire.query import signing
 
 
 class SecurityContext:
-    """Signs job specifications. `config_pattern` and `flags` have no effect: there is no configuration to read."""
+    """Signs job specifications.
+
+    `config_pattern` and `flags` have no effect: there is no configuration to read.
+    """
 
     def __init__(self, config_pattern: Optional[str] = None, flags: int = 0) -> None:
         """Does nothing: signing needs no state."""

@@ -29,7 +29,7 @@ class URI:
 
 
 class JobURI(URI):
-    """The address of an instance: `remote` for ssh from any host, `local` for use on the instance's own host.
+    """The address of an instance: `remote` for ssh from any host, `local` for the instance's own host.
 
     Both raise ValueError for any other scheme. `remote_hostname` is the host of a local address (default: this host).
     """

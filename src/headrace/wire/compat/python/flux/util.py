@@ -60,7 +60,7 @@ def parse_datetime(string: str, now: Optional[datetime] = None, assumeFuture: bo
 
 
 class UtilDatetime(datetime):
-    """A time whose format specification is `STRFTIME::COLUMN`; a final `h` in COLUMN shows the epoch as `-`."""
+    """A time with the format specification `STRFTIME::COLUMN`; a final `h` shows the epoch as `-`."""
 
     def __format__(self, spec: str) -> str:
         clock, _, column = spec.partition("::")
@@ -71,9 +71,10 @@ class UtilDatetime(datetime):
 
 
 class OutputFormat:
-    """A table of objects by a format string of `flux jobs -o`: fields are attributes, with dots for nested ones.
+    """A table of objects by a format string of `flux jobs -o`.
 
-    It may begin with `sort:KEY,... `. Raises ValueError for an invalid format, or for a field without a heading.
+    Fields are attributes; dots separate nested attributes. It may begin with `sort:KEY,... `. Raises ValueError for an
+    invalid format, or for a field without a heading.
     """
 
     headings: Mapping[str, str] = {}
@@ -88,7 +89,7 @@ class OutputFormat:
         self.set_sort_keys(keys)
 
     def copy(self, except_fields: Iterable[str] = (), nullify_expansion: bool = False) -> OutputFormat:
-        """A copy without some fields; with `nullify_expansion`, its `+:` columns are as wide as their contents."""
+        """A copy without some fields; `nullify_expansion` makes `+:` columns as wide as their contents."""
         other = OutputFormat(self.fmt, self.headings, self._prepend)
         other._sort_keys = self._sort_keys
         left_out = set(except_fields)
@@ -123,7 +124,10 @@ class OutputFormat:
         return self._format.row(_getter(obj))
 
     def set_sort_keys(self, sort_keys: str) -> None:
-        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's keys. Raises ValueError for an unknown key."""
+        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's keys.
+
+        Raises ValueError for an unknown key.
+        """
         keys = [key for key in sort_keys.split(",") if key]
         for key in keys:
             if key.lstrip("-") not in self.headings:

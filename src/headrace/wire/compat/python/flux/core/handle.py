@@ -84,7 +84,10 @@ class Flux:
         self.rpc("attr.set", {"name": attr, "value": value}).get()
 
     def attr_remove(self, attr: str) -> None:
-        """Remove a broker attribute. Raises ValueError for anything but a string, OSError if it cannot be removed."""
+        """Remove a broker attribute.
+
+        Raises ValueError for anything but a string, OSError if it cannot be removed.
+        """
         if not isinstance(attr, str):
             raise ValueError(f"an attribute's name is a string, not {type(attr).__name__}")
         self.rpc("attr.rm", {"name": attr}).get()

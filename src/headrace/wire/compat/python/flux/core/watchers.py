@@ -181,7 +181,7 @@ class SignalWatcher(Watcher):
 
 
 class TurnWatcher(Watcher):
-    """Fires in each turn of the reactor: before it waits (`prepare`), after it (`check`), or instead of it (`idle`)."""
+    """Fires in each turn of the reactor: before it waits (`prepare`), after (`check`) or instead (`idle`)."""
 
     def __init__(self, handle: Flux, when: str, callback: Callable[..., Any], args: Any) -> None:
         super().__init__(handle, callback, args)

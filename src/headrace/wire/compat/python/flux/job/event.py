@@ -96,7 +96,7 @@ class JobEventWatchFuture(Future):
 
 
 def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:
-    """A future for all events of the job, past and future; its callback is called for each, and at the end."""
+    """A future for all past and future events of the job; its callback runs for each, and at the end."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
     return JobEventWatchFuture(flux_handle, connection(flux_handle).stream("job-info.eventlog-watch", body))
 

@@ -308,7 +308,7 @@ class FluxExecutor(concurrent.futures.Executor):
         return future
 
     def attach(self, jobid: Any) -> FluxExecutorFuture:
-        """A future for a job that was submitted elsewhere; its exception is ValueError if there is no such job."""
+        """A future for a job that was submitted elsewhere; ValueError is set if there is no such job."""
         future = FluxExecutorFuture()
         self._thread.add(_AttachPackage(jobid, future))
         return future

@@ -74,7 +74,7 @@ _RENAMED = {"state": "state_id", "result": "result_id"}
 
 
 class JobInfo:
-    """One job: every attribute of RFC 43, and derived fields such as status, runtime, returncode and result.
+    """One job: every attribute of RFC 43, and derived fields such as status, runtime and result.
 
     Its `__dict__` has `_NAME` for each attribute that job-list sent, or its default. The numbers of state and result
     are `_state_id` and `_result_id`.
@@ -116,7 +116,10 @@ class JobInfo:
 
     @property
     def instance(self) -> AnnotationsInfo:
-        """Jobs and resources of the job's instance (`instance.stats.running`); empty before `get_instance_info`."""
+        """Jobs and resources of the job's instance (`instance.stats.running`).
+
+        It is empty before `get_instance_info`.
+        """
         tree: Dict[str, Any] = {}
         # The deepest names first: `stats` is a text, but as an attribute it is an object with the values `stats.NAME`.
         for name, value in sorted(self._info.instance.items(), key=lambda item: -item[0].count(".")):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JournalEvent(EventLogEvent):
-    """An event with its `jobid`, and the job's `jobspec` and `R` if they came with the event (otherwise None)."""
+    """An event with its `jobid`, and with `jobspec` and `R` if the event includes them, otherwise None."""
 
     def __init__(self, jobid: int, event: Dict[str, Any], jobspec: Any = None, R: Any = None) -> None:
         super().__init__(event)

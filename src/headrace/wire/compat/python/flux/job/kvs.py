@@ -97,7 +97,10 @@ class JobKVSLookupFuture(WaitAllFuture):
 
 
 class JobKVSLookup:
-    """Entries of several jobs; `data()` requests all of them at once. Arguments are those of `job_kvs_lookup`."""
+    """Entries of several jobs; `data()` requests all of them at once.
+
+    Arguments are those of `job_kvs_lookup`.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
+"""Options of `flux submit`, `flux batch` and `flux alloc` as keywords for the jobspec builders.
 
 The options are interpreted by the same functions as for the commands.
 """
@@ -61,13 +61,16 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
 
 
 def take(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the options that `apply` accepts from `more`; environment and limits of this process are added."""
+    """Remove the options for `apply` from `more`; add this process's environment and limits."""
     options = {key: more.pop(key) for key in _KEYWORDS if key in more}
     return {"env": [], "rlimit": [], **options}
 
 
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
+    """Remove the size of an instance from `more`, named as on the command line.
+
+    Returns it with the builders' names.
+    """
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
     exclusive = more.pop("exclusive", False)
     if nslots is None:
