@@ -80,10 +80,10 @@ def _check_all(config: dict[str, Any]) -> None:
         _check(value, schema.FROBNICATOR.get(key, schema.ANY), ("ingest", "frobnicator", key))
     for key in _unread(config):
         if key.path[0] in schema.STRICT_FOR and key.unknown:
-            raise _left_unpacked(config, key)
+            raise _unknown_keys(config, key)
 
 
-def _left_unpacked(config: dict[str, Any], first: _Unread) -> _Refused:
+def _unknown_keys(config: dict[str, Any], first: _Unread) -> _Refused:
     """The error for a strictly read table: all its unknown keys, and a suggestion for the first one."""
     parent = first.path[:-1]
     unknown = [key.path[-1] for key in _unread(config) if key.path[:-1] == parent and key.unknown]
@@ -242,7 +242,7 @@ class _Unread(NamedTuple):
     unknown: bool = True
 
     @property
-    def is_like_none(self) -> bool:
+    def is_unrelated_table(self) -> bool:
         """True for an unknown table without a similar known table."""
         return len(self.path) == 1 and self.unknown and not self.meant
 
@@ -252,7 +252,7 @@ class _Unread(NamedTuple):
     def _text(self) -> str:
         if not self.unknown:
             return "has no effect in Headrace"
-        if self.is_like_none:
+        if self.is_unrelated_table:
             return _UNKNOWN_TABLE
         what = "unknown table" if len(self.path) == 1 else "unknown key"
         return f"{what}, did you mean {self.meant}?" if self.meant else f"{what}, not {_listed(self.known, 'or')}"
@@ -265,7 +265,7 @@ def warnings(config: dict[str, Any], path: str = "", known_only: bool = False) -
     `path` is the file or folder from which the configuration, or a part of it, was read; lines begin with the file's
     name.
     """
-    found = [key for key in _unread(config) if not (known_only and key.is_like_none)]
+    found = [key for key in _unread(config) if not (known_only and key.is_unrelated_table)]
     read = _read(path) if found else []
     return [_file_prefix(key.path, read) + str(key) for key in found]
 

@@ -70,7 +70,7 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
 
 
 def _jobs(path: str, wait: bool) -> str:
-    """The URI of the instance at a path of job ids, whose jobs are instances.
+    """The URI of the instance that the last job on a path of job ids runs.
 
     `JOBID/JOBID` descends from this instance, `/JOBID` from the root instance. `..` is the enclosing instance, `.` this
     instance.
