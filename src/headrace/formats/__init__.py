@@ -1,1 +1,1 @@
-"""Formats and values that several programs read and write: Flux's documents, configuration, metrics, plots. Pure."""
+"""Formats that several programs share: Flux's documents, configuration, metrics, plots. Pure."""

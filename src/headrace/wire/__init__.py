@@ -1,1 +1,1 @@
-"""The client side of a broker's connections: handles, calls that commands share, and the Python bindings."""
+"""The client side of broker connections: handles, calls that commands share, and the Python bindings."""

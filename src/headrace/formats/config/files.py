@@ -1,6 +1,7 @@
-"""The broker's TOML configuration: a file or a folder of files, plus --conf settings on top (RFC: flux-config(5)).
+"""The broker's configuration (flux-config(5)): a file or a folder of files, and `--conf` settings.
 
-Later files and settings win field by field. A bad file names itself and the line; nothing of it is taken.
+A later file or setting overrides an earlier one key by key. An invalid file is rejected as a whole, with an error that
+names the file and the line.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from ..spec.plain_json import as_json
 
 
 class ConfigError(ValueError):
-    """An unusable configuration file or setting; the text names it."""
+    """An invalid configuration file or setting; the message names it."""
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `over` laid on top, table by table; neither is changed."""
+    """Return `base` overridden by `over`, merged table by table; neither argument is changed."""
     out = dict(base)
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(out.get(key), dict):
@@ -29,7 +30,10 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError. The parser is imported here, as most instances have no configuration."""
+    """Parse TOML. Raises ValueError.
+
+    The parser is imported here because most instances have no configuration.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -56,7 +60,10 @@ def parse_file(path: str) -> dict[str, Any]:
 
 
 def read(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """A file, or every `*.toml` (and `*.json`) of a folder in name order, each with its path. Raises ConfigError."""
+    """Return (path, contents) of a file, or of each `*.toml` and `*.json` of a folder, sorted by name.
+
+    Raises ConfigError.
+    """
     if not os.path.isdir(path):
         return [(path, parse_file(path))]
     try:
@@ -76,7 +83,10 @@ def load(path: str) -> dict[str, Any]:
 
 
 def setting(text: str) -> dict[str, Any]:
-    """A `--conf` argument: `a.b=VALUE` (VALUE as TOML or JSON, else a string), or a file, or TOML/JSON text."""
+    """Parse a `--conf` argument: `a.b=VALUE`, a file or folder, or TOML or JSON text. Raises ConfigError.
+
+    VALUE is JSON or TOML; any other text is a string.
+    """
     if "=" not in text.split("\n", 1)[0] and os.path.exists(text):
         return load(text)
     stripped = text.lstrip()

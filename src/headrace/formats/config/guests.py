@@ -1,10 +1,12 @@
-"""The table `[headrace.guests]`: what becomes of jobs whose user is not the owner of the instance.
+"""The table `[headrace.guests]`: jobs of guests, users who are not the owner of the instance.
 
-`submit` is `refuse`; or `as-owner`: such jobs run, and their tasks are processes of the owner; or `as-user`: they are
-processes of the job's user, which an owner that is root can start. `min-uid` is the lowest user id of `as-user`.
-With `pam-service`, the processes of `as-user` have sessions of that service of PAM.
-`mechanism` is the least that proves whose a job is: `none`, the kernel's word at a broker of the instance, or `munge`,
-a signature of the jobspec. The table `limits` bounds what each guest's jobs use.
+- `submit`: `refuse` rejects guests' jobs. `as-owner` runs their tasks as processes of the owner. `as-user` runs them as
+  processes of the job's user, which only root can start, so the owner must be root.
+- `min-uid`: the lowest user id that `as-user` allows.
+- `pam-service`: with `as-user`, the PAM service that opens a session for the job's processes.
+- `mechanism`: the least proof of a job's user that is accepted. `none` is the user id that the kernel reports for the
+  connection to a broker of the instance, `munge` a signature of the jobspec.
+- `limits`: limits on the resources that each guest's jobs use.
 """
 
 from __future__ import annotations
@@ -20,26 +22,26 @@ MECHANISMS = (NONE, MUNGE)
 MIN_UID_KEY = "headrace.guests.min-uid"
 REFUSE, AS_OWNER, AS_USER = "refuse", "as-owner", "as-user"
 CHOICES = (REFUSE, AS_OWNER, AS_USER)
-# The user ids of people begin here on most distributions (UID_MIN of login.defs(5)).
+# The first user id of ordinary users on most distributions (UID_MIN of login.defs(5)).
 _MIN_UID = 1000
 LIMITS_KEY = "headrace.guests.limits"
-# The limits of each guest, or of each job of a guest, where the table [headrace.guests.limits] has no others.
-# `output-bytes`: the default of Flux in instances of several users (flux-shell-options(7), output.limit).
+# Defaults of the table [headrace.guests.limits]: limits of each guest, or of each job of a guest.
+# `output-bytes` is Flux's default in multi-user instances (flux-shell-options(7), output.limit).
 LIMITS = {"active-jobs": 20_000, "active-bytes": 256 << 20, "output-bytes": 10 << 20}
 
 
 def submit(config: dict[str, Any]) -> str:
-    """The value of the key in a configuration that `keys` has checked."""
+    """The value of `submit` in a configuration that `keys` has checked."""
     return str(_table(config).get("submit", REFUSE))
 
 
 def mechanism(config: dict[str, Any]) -> str:
-    """The mechanism that guests' jobs must be signed with; `none` is any."""
+    """The mechanism that guests' jobs must be signed with; `none` accepts any."""
     return str(_table(config).get("mechanism", NONE))
 
 
 def pam_service(config: dict[str, Any]) -> str:
-    """The service of PAM that opens sessions for jobs that run as their users; "" for none."""
+    """The PAM service that opens sessions for jobs that run as their users; "" for none."""
     return str(_table(config).get("pam-service", ""))
 
 
@@ -49,7 +51,7 @@ def limit(config: dict[str, Any], name: str) -> int:
 
 
 def below_least(config: dict[str, Any], userid: int) -> str:
-    """Why no process can become user `userid`, by the keys alone; "" if it can, or need not."""
+    """The error if `min-uid` keeps jobs of user `userid` from running as that user, otherwise ""."""
     least = int(_table(config).get("min-uid", _MIN_UID))
     if submit(config) != AS_USER or userid >= least:
         return ""
@@ -57,8 +59,10 @@ def below_least(config: dict[str, Any], userid: int) -> str:
 
 
 def closed_folder(path: str) -> str:
-    """What keeps users whose jobs run as themselves from passing the folder `path`, of which the last parts need not be
-    there yet; "" if nothing does. A folder that its group may pass is taken to be open for them.
+    """The error if guests cannot search the folder `path` or one of its parents, otherwise "".
+
+    With `as-user`, jobs need that permission. The last parts of the path need not exist yet. Search permission of the
+    group is taken to suffice.
     """
     parts = os.path.realpath(path).split("/")
     for count in range(1, len(parts) + 1):

@@ -1,9 +1,9 @@
-"""The keys that a configuration may have: checks them, and warns of those without effect.
+"""Checks of a configuration's keys, and warnings about keys without effect.
 
 Each module reads only the keys it knows, so a misspelt key would silently cost a limit or a queue's nodes. `check`
-raises an error for a value of the wrong type, and for an unknown key in a table that Flux reads strictly (`STRICT_FOR`
-of `schema`). `warnings` has a line for every other key that nothing reads; these are taken all the same, because
-configurations hold tables of other projects (`foreign`).
+raises an error for a value of the wrong type, and for an unknown key in a table that Flux reads strictly
+(`schema.STRICT_FOR`). `warnings` returns a line for every other key that no module reads. Such keys are accepted,
+because configurations contain tables of other projects (`schema.FOREIGN`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .schema import Expected, ValueType
 
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
 _ABSENT = object()
-# Types for which Flux's json_unpack() makes the error, whose words scripts match: in all tables, and in `[exec]`.
+# Types whose errors come from json_unpack() in Flux, in all tables and in `[exec]`. Scripts match these messages.
 _UNPACKED = (schema.INTEGER, schema.FLAG, schema.TEXT)
 _UNPACKED_BY_EXEC = (schema.TEXT, schema.BOOL, schema.INTEGER, schema.NUMBER, schema.UNUSED_TIME)
 
 
 class _Refused(Exception):
-    """A key or its value is refused: the key's path, what to say, and the value where that is what is wrong."""
+    """A rejected key or value: the key's path, the message, and the value if the value is the error."""
 
     def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class _Refused(Exception):
 
 
 class RefusedTable(ConfigError):
-    """A table has a key or a value that the module which reads it does not take; `module` is its name."""
+    """A key or a value in a table is rejected by the module that reads the table (`module`)."""
 
     def __init__(self, module: str, text: str) -> None:
         super().__init__(text)
@@ -42,10 +42,12 @@ class RefusedTable(ConfigError):
 
 
 def check(config: dict[str, Any], path: str = "", owner: int | None = None) -> None:
-    """Raises ConfigError with the first value of the wrong type, or the unknown keys of a table that is read strictly.
+    """Check a configuration.
 
-    `path` is a file or folder that the configuration, or a part of it, came from: the error names the file. With
-    `owner`, the user id of the instance's owner, keys are refused that this user cannot have.
+    Raises ConfigError for the first value of the wrong type, or for all unknown keys of a table that is read strictly.
+
+    `path` is the file or folder from which the configuration, or a part of it, was read; the error names the file.
+    `owner` is the user id of the instance's owner; keys that only root can use are rejected for any other owner.
     """
     try:
         _check_all(config)
@@ -61,7 +63,7 @@ def check(config: dict[str, Any], path: str = "", owner: int | None = None) -> N
 
 def _check_all(config: dict[str, Any]) -> None:
     for name, expected in schema.TABLES.items():
-        # `sched = "simple"` is short for the key of the table.
+        # `sched = "simple"` is short for `sched.module = "simple"`.
         if name in config and not (name == "sched" and isinstance(config[name], str)):
             _check(config[name], expected, (name,))
     queues = config.get("queues")
@@ -78,11 +80,11 @@ def _check_all(config: dict[str, Any]) -> None:
         _check(value, schema.FROBNICATOR.get(key, schema.ANY), ("ingest", "frobnicator", key))
     for key in _unread(config):
         if key.path[0] in schema.STRICT_FOR and key.unknown:
-            raise _left_unpacked(config, key)
+            raise _unknown_keys(config, key)
 
 
-def _left_unpacked(config: dict[str, Any], first: _Unread) -> _Refused:
-    """The error for a table that is read strictly: all its unknown keys, and what the first of them may mean."""
+def _unknown_keys(config: dict[str, Any], first: _Unread) -> _Refused:
+    """The error for a strictly read table: all its unknown keys, and a suggestion for the first one."""
     parent = first.path[:-1]
     unknown = [key.path[-1] for key in _unread(config) if key.path[:-1] == parent and key.unknown]
     hint = f"did you mean {first.meant}?" if first.meant else f"known are {_listed(first.known, 'and')}"
@@ -93,7 +95,7 @@ def _left_unpacked(config: dict[str, Any], first: _Unread) -> _Refused:
 
 
 def _check_roles(access: dict[str, Any]) -> None:
-    """Raises _Refused for a table in `[access.roles]` other than `admin`."""
+    """Raise _Refused for a table in `[access.roles]` other than `admin`."""
     for role in access.get("roles", {}):
         if role != "admin":
             text = f"unknown role {role!r} in [access.roles]: there is admin alone"
@@ -101,7 +103,7 @@ def _check_roles(access: dict[str, Any]) -> None:
 
 
 def _check_exec(table: dict[str, Any]) -> None:
-    """Raises _Refused for values that Flux's job-exec would refuse, in its words."""
+    """Raise _Refused, with Flux's messages, for values that Flux's job-exec rejects."""
     properties = table.get("sdexec-properties", {})
     if not isinstance(properties, dict):
         raise _Refused(("exec", "sdexec-properties"), "exec.sdexec-properties is not a table", properties)
@@ -138,7 +140,7 @@ def _check_guests(table: dict[str, Any]) -> None:
 
 
 def _check_owner(config: dict[str, Any], owner: int) -> None:
-    """Raises _Refused for a key that an owner other than root cannot have."""
+    """Raise _Refused for a key that only root can use."""
     if guests.submit(config) == guests.AS_USER:
         text = (
             f'{guests.KEY}: "{guests.AS_USER}" needs an instance of root, which can start processes of other users: '
@@ -148,7 +150,7 @@ def _check_owner(config: dict[str, Any], owner: int) -> None:
 
 
 def _check_tbon(table: dict[str, Any]) -> None:
-    """Raises _Refused for values with which no broker would start."""
+    """Raise _Refused for values with which a broker would fail to start."""
     from headrace.formats.spec.duration import DurationError, parse
     from headrace.formats.spec.topology import Topology, TopologyError
 
@@ -156,7 +158,7 @@ def _check_tbon(table: dict[str, Any]) -> None:
         try:
             parse(table.get(key, "0s"))
         except DurationError as exc:
-            # The words of the broker for the attribute.
+            # The broker's message for the same error in the attribute.
             raise _Refused(("tbon", key), f"Error parsing tbon.{key} attribute: {exc}", table[key]) from None
     for key in ("child_rcvhwm", "zmq_io_threads", "zmqdebug"):
         if not 0 <= table.get(key, 0) < 1_000_000 or (key == "child_rcvhwm" and table.get(key) == 1):
@@ -181,8 +183,10 @@ def _is_duration(text: str) -> bool:
 
 
 def _check(value: Any, expected: Expected, path: tuple[str, ...]) -> None:
-    """Raises _Refused where the value at `path`, or one below it, has another type than `expected` says. Keys that
-    `expected` does not have are left to `_unread`."""
+    """Raise _Refused if the value at `path`, or a value below it, does not have the expected type.
+
+    Keys that are not in `expected` are ignored here; `_unread` reports them.
+    """
     if isinstance(expected, ValueType):
         if not _is_of_type(value, expected):
             raise _wrong_type(value, expected, path)
@@ -218,7 +222,7 @@ def _wrong_type(value: Any, expected: ValueType, path: tuple[str, ...]) -> _Refu
 
 
 def _json_type(value: Any) -> str:
-    """The name that errors of Flux have for the type of a value."""
+    """The name of a value's type in Flux's error messages."""
     if isinstance(value, bool):
         return str(value).lower()
     names = {int: "integer", float: "real", str: "string", list: "array", dict: "object", type(None): "null"}
@@ -226,9 +230,10 @@ def _json_type(value: Any) -> str:
 
 
 class _Unread(NamedTuple):
-    """A key that nothing here reads: its path; the known key that is most like it, or ""; all known keys of its table.
+    """A key that Headrace does not read.
 
-    `unknown` is false for a key of Flux that has no effect in Headrace.
+    Its path, the most similar known key (`meant`) or "", and all known keys of its table. `unknown` is false for a key
+    of Flux that has no effect in Headrace.
     """
 
     path: tuple[str, ...]
@@ -237,8 +242,8 @@ class _Unread(NamedTuple):
     unknown: bool = True
 
     @property
-    def is_like_none(self) -> bool:
-        """Whether it is a table that no known table is like."""
+    def is_unrelated_table(self) -> bool:
+        """True for an unknown table without a similar known table."""
         return len(self.path) == 1 and self.unknown and not self.meant
 
     def __str__(self) -> str:
@@ -247,25 +252,26 @@ class _Unread(NamedTuple):
     def _text(self) -> str:
         if not self.unknown:
             return "has no effect in Headrace"
-        if self.is_like_none:
+        if self.is_unrelated_table:
             return _UNKNOWN_TABLE
         what = "unknown table" if len(self.path) == 1 else "unknown key"
         return f"{what}, did you mean {self.meant}?" if self.meant else f"{what}, not {_listed(self.known, 'or')}"
 
 
 def warnings(config: dict[str, Any], path: str = "", known_only: bool = False) -> list[str]:
-    """A line for each key that has no effect: its path, and the known key that is most like it.
+    """Return a line for each key that has no effect: its path, and the most similar known key.
 
-    With `known_only`, tables that are like no known table are left out: users try `flux config` with such. `path` is a
-    file or folder that the configuration, or a part of it, came from: lines begin with the file's name.
+    With `known_only`, a table without a similar known table is omitted: users try out `flux config` with such tables.
+    `path` is the file or folder from which the configuration, or a part of it, was read; lines begin with the file's
+    name.
     """
-    found = [key for key in _unread(config) if not (known_only and key.is_like_none)]
+    found = [key for key in _unread(config) if not (known_only and key.is_unrelated_table)]
     read = _read(path) if found else []
     return [_file_prefix(key.path, read) + str(key) for key in found]
 
 
 def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The name and the contents of each file at `path`; [] where a file has changed and is no TOML any more."""
+    """The name and the contents of each file at `path`; [] if a file has become invalid since."""
     try:
         return config_files.read(path) if path else []
     except ConfigError:
@@ -273,8 +279,11 @@ def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _file_prefix(path: tuple[str, ...], read: list[tuple[str, dict[str, Any]]], values: tuple[Any, ...] = ()) -> str:
-    """ "FILE: ", where FILE is the last file that has the key at `path`, with one of `values` if any are given: of two
-    files the later one counts. "" where no file has it."""
+    """Return "FILE: " for the file that sets the key at `path`; "" if no file sets it.
+
+    With `values`, the file must set it to one of them. If several files set it, the last one is named, since it
+    overrides the others.
+    """
     for name, table in reversed(read):
         here: Any = table
         for key in path:
@@ -318,7 +327,7 @@ def _listed(names: tuple[str, ...], joint: str) -> str:
 
 
 def attributes(config: dict[str, Any]) -> dict[str, str]:
-    """The broker attributes that a configuration, already checked, sets: the table `[tbon]`."""
+    """The broker attributes that a checked configuration sets, from its table `[tbon]`."""
     known = schema.TABLES["tbon"]
     given = {key: value for key, value in config.get("tbon", {}).items() if key in known}
     return {f"tbon.{key}": str(int(value) if isinstance(value, bool) else value) for key, value in given.items()}

@@ -1,7 +1,7 @@
 """The keys that a configuration may have, table by table, with the types of their values.
 
 Sources: flux-config(5) and the pages of its tables (flux-config-bootstrap(5), -exec(5), -tbon(5) and so on), RFC 33 for
-queues and policies; table `headrace` is our own. `keys` checks a configuration against these tables.
+queues and policies. The table `headrace` is our own. `keys` checks a configuration against these tables.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from . import guests
 
 
 class ValueType(NamedTuple):
-    """The type that a key's value must have: `types` as TOML has them, `text` as errors say it. `has_effect`: whether
-    Headrace reads the value."""
+    """The type of a key's value: the TOML parser's Python types, and the type's name in error messages.
+
+    `has_effect` is true if Headrace reads the value.
+    """
 
     types: tuple[type, ...]
     text: str
     has_effect: bool = True
 
 
-# What a key may hold: a table with keys of its own, a value of a type, ANY or NO_EFFECT.
+# The expected value of a key: a table with keys of its own, a value of a type, ANY or NO_EFFECT.
 Expected = Union[dict[str, Any], ValueType, str]
-# A value that the module which reads it checks, with errors of its own.
+# Any value; the module that reads it checks it and reports its own errors.
 ANY = "any"
 NO_EFFECT = "no effect"
 BOOL = ValueType((bool,), "true or false")
@@ -55,7 +57,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "access": {
         **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),
         "roles": {"admin": dict.fromkeys(("users", "groups"), TEXTS)},
-        # Of each guest, and of all together (broker/budget.py).
+        # Limits of each guest and of all guests together (broker/budget.py).
         "limits": dict.fromkeys(("connections", "bytes", "all-bytes", "streams", "subscriptions", "log-bytes"), LIMIT),
     },
     "bootstrap": {
@@ -69,7 +71,7 @@ TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("kill-signal", "term-signal"), SIGNAL),
         **dict.fromkeys(("kill-timeout", "max-kill-timeout"), TIME),
         "max-kill-count": INTEGER,
-        # Flux starts a process for each shell, and these say how. Here shells run in the agent: the keys do nothing.
+        # In Flux, these keys configure the shell processes. Here shells run in the agent, so the keys have no effect.
         **dict.fromkeys(("imp", "job-shell", "method", "service"), TEXT),
         "service-override": BOOL,
         "max-start-delay-percent": NUMBER,
@@ -100,10 +102,10 @@ TABLES: dict[str, dict[str, Any]] = {
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),
     "ingest": {
-        # Flux sends jobs to worker processes in batches. There are no workers here, and these two keys do nothing.
+        # Flux sends jobs to worker processes in batches. Headrace has no such workers; both keys have no effect.
         "batch-count": INTEGER,
         "buffer-size": TEXT,
-        # Its keys are in FROBNICATOR; each of its plugins may have a table of its own beside them.
+        # Its known keys are in FROBNICATOR. It may also have a table for each plugin.
         "frobnicator": TABLE,
         "validator": {
             **dict.fromkeys(("args", "plugins"), ANY),
@@ -140,7 +142,7 @@ TABLES: dict[str, dict[str, Any]] = {
     ),
     "sched-fluxion-resource": {
         **dict.fromkeys(("match-policy", "match-format"), ANY),
-        # These tune Fluxion, or say where its resources come from; here they do nothing.
+        # These keys tune Fluxion or name the source of its resources. They have no effect here.
         **dict.fromkeys(("load-allowlist", "load-file", "load-format", "prune-filters"), TEXT),
         **dict.fromkeys(("subsystems", "traverser"), TEXT),
         **dict.fromkeys(("reserve-vtx-vec", "update-interval"), INTEGER),
@@ -154,7 +156,7 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 FROBNICATOR = {"disable": BOOL, "plugins": TEXTS, "args": TEXTS}
-# Tables in which Flux refuses an unknown key, and the module that its error names; scripts match that.
+# Tables in which Flux rejects an unknown key, and the module that its error names. Scripts match the message.
 STRICT_FOR = {
     "access": "connector-local",
     "heartbeat": "heartbeat",
@@ -163,13 +165,13 @@ STRICT_FOR = {
     "queues": "job-manager",
     "resource": "resource",
 }
-# The module that an error about a value of the wrong type names; Flux's job-exec takes unknown keys.
+# The module that an error about a value of the wrong type names. Flux's job-exec accepts unknown keys.
 READ_BY = {**STRICT_FOR, "exec": "job-exec"}
 
-# Tables that other programs read: parts of Flux, and projects beside it, that have no counterpart here. Real
-# configurations have them, so they are not reported as unknown, and a name that looks like one of them may be meant for
-# it. Sources: the manuals (section 5) of flux-core and flux-accounting, and flux-coral2. The value names the owner and
-# purpose of the table, and why it is not read here.
+# Tables of other programs: parts of Flux, and related projects, that have no counterpart here. Real configurations
+# contain them, so they are not reported as unknown, and they are suggested for similar names. Sources: the manuals
+# (section 5) of flux-core and flux-accounting, and flux-coral2. The value names the owner and purpose of the table, and
+# the reason why Headrace does not read it.
 FOREIGN: dict[str, str] = {
     "accounting": "flux-accounting: weights of its priority plugin, which cannot be loaded here",
     "archive": "flux-accounting: where finished jobs are archived; here they are kept in the statedir",

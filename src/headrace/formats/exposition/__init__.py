@@ -1,4 +1,4 @@
-"""What Prometheus reads: counters, gauges and histograms, and their text (format 0.0.4). Pure, standard library alone.
+"""Metrics for Prometheus: counters, gauges and histograms, and their text (format 0.0.4).
 
-It is a few lines, where prometheus_client would add collectors, registries and a server.
+This takes only a few lines of the standard library. prometheus_client would add collectors, registries and a server.
 """

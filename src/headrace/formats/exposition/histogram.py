@@ -1,4 +1,4 @@
-"""A histogram: how many of the observed numbers are at most each bound, how many there are, and their sum."""
+"""A Prometheus histogram: the number of observations up to each bound, their count, and their sum."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-# Seconds: of work within a program, and of jobs, from a second to a day.
+# Bounds in seconds: for operations within a program, and for jobs, from one second to one day.
 WORK = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 JOBS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
 
 class Histogram:
-    """`bounds` ascend; a last one without limit is understood."""
+    """A histogram with ascending `bounds`; a last bucket up to infinity is implied."""
 
     __slots__ = ("_counts", "bounds", "sum")
 
     def __init__(self, bounds: Sequence[float] = WORK) -> None:
         self.bounds = bounds
         self.sum = 0.0
-        # Of each bound the numbers that are above the bound before it.
+        # The number of observations in each bucket: above the previous bound, up to its own.
         self._counts = [0] * (len(bounds) + 1)
 
     def observe(self, number: float) -> None:
@@ -27,7 +27,7 @@ class Histogram:
         self.sum += number
 
     def cumulative(self) -> list[int]:
-        """The numbers that are at most each bound; the last is their count."""
+        """For each bound, the number of observations up to it; the last element counts all."""
         found, total = [], 0
         for count in self._counts:
             total += count
@@ -35,7 +35,7 @@ class Histogram:
         return found
 
     def as_object(self) -> dict[str, Any]:
-        """As JSON, which `from_object` reads."""
+        """The histogram as a JSON object, which `from_object` reads."""
         return {"bounds": list(self.bounds), "counts": list(self._counts), "sum": self.sum}
 
 

@@ -1,4 +1,4 @@
-"""The metrics of one process, and their text."""
+"""The metrics of one process, and their text form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Labels = tuple[str, ...]
 
 
 class Metrics:
-    """Counters and histograms that the process keeps, and rows that are read for each request."""
+    """Counters and histograms that the process updates, and values that are read at each scrape."""
 
     def __init__(self) -> None:
         self._help: dict[str, tuple[str, str, Labels]] = {}
@@ -30,7 +30,7 @@ class Metrics:
         self._reads[name] = read
 
     def total_of(self, name: str, text: str, read: Callable[[], Mapping[Labels, float]], labels: Labels = ()) -> None:
-        """A counter that something else counts."""
+        """Register a counter whose values `read` returns."""
         self._help[name] = ("counter", text, labels)
         self._reads[name] = read
 
@@ -43,7 +43,7 @@ class Metrics:
     def histogram_of(
         self, name: str, text: str, read: Callable[[], Mapping[Labels, Histogram]], labels: Labels = ()
     ) -> None:
-        """A histogram that something else keeps."""
+        """Register a histogram that `read` returns."""
         self._help[name] = ("histogram", text, labels)
         self._histograms[name] = read
 
@@ -82,7 +82,7 @@ class Metrics:
 
 
 def _number(number: float) -> str:
-    # All digits: `g` has six, with which a large counter stands still.
+    # All digits: with the six digits of `g`, a large counter would appear not to change.
     return str(int(number)) if number == int(number) else repr(float(number))
 
 

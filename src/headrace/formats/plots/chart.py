@@ -1,7 +1,7 @@
 """Charts as SVG: lines and areas, bars and histograms, boxes.
 
-`Chart` is their frame: title, description, axes, marks and legend; each kind of chart draws into it. Colours are light
-and dark; neighbours of a legend differ in lightness, too.
+`Chart` has the parts that all kinds of charts share: title, description, axes, tick marks and legend. There are colours
+for light and dark mode. Neighbouring colours of a legend also differ in lightness.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 from headrace.formats.plots import scale
 
 _LEFT, _RIGHT, _BOTTOM = 64.0, 16.0, 46.0
-# Classes of series, after which they begin anew.
+# The number of classes for series; further series reuse them from the first.
 SERIES = 6
 
 
 class Size(NamedTuple):
-    """The size of a chart in its own units, in which letters are 12 high; `top` is above the marks of the y axis."""
+    """The size of a chart in SVG units (text is 12 units high); `top` is the height above the plot area."""
 
     width: float
     height: float
@@ -26,12 +26,12 @@ class Size(NamedTuple):
 
 
 WIDE = Size(720.0, 300.0, 18.0)
-# Its letters can be read on a page of 360 px; the legend has a line of its own.
+# Its text is readable on a screen 360 px wide; `top` leaves a separate line for the legend.
 SMALL = Size(380.0, 254.0, 40.0)
 
 
 class Axis(NamedTuple):
-    """What an axis shows, how it writes a value, and where it has marks between two."""
+    """An axis: its label, the format of a value, and the positions of tick marks between two values."""
 
     label: str
     shown: Callable[[float], str] = scale.number
@@ -39,7 +39,10 @@ class Axis(NamedTuple):
 
 
 class Chart:
-    """A chart under construction: `x` and `y` turn values into places, from the least and greatest values given."""
+    """A chart under construction.
+
+    `x` and `y` convert values to coordinates; `xs` and `ys` are (least, greatest).
+    """
 
     def __init__(
         self, title: str, about: str, xs: tuple[float, float], ys: tuple[float, float], size: Size = WIDE
@@ -66,7 +69,7 @@ class Chart:
         self._parts.append(element)
 
     def x_marks(self, axis: Axis) -> None:
-        """Marks at round values."""
+        """Add the tick marks and the label of the x axis."""
         for mark in axis.marks(*self._xs):
             if self._xs[0] <= mark <= self._xs[1]:
                 self.mark_x(self.x(mark), axis.shown(mark))
@@ -86,7 +89,7 @@ class Chart:
         self.add(label(_LEFT, 11, axis.label, "axis", "start"))
 
     def legend(self, names: Sequence[str]) -> None:
-        """The names of several series, each behind its colour."""
+        """Add a legend with the name and colour of each series, if there are several."""
         if len(names) < 2:
             return
         at, top = self._size.width - _RIGHT, self._size.top
@@ -96,7 +99,7 @@ class Chart:
             self.add(label(at + 14, top - 8, name, "mark", "start"))
 
     def svg(self) -> str:
-        """The chart as an element of a page."""
+        """The chart as an `<svg>` element for a page."""
         return (
             f'<svg class="plot" xmlns="http://www.w3.org/2000/svg" role="img" '
             f'viewBox="0 0 {self._size.width:g} {self._size.height:g}" '
@@ -110,16 +113,17 @@ def label(x: float, y: float, text: str, kind: str, anchor: str) -> str:
 
 
 def series_class(index: int) -> str:
-    """The class of a series, by its place."""
+    """The CSS class of a series, by its index."""
     return f"series-{index % SERIES + 1}"
 
 
-# html.escape comes with a table of all named characters, which is larger than all charts and would be in the view.
+# html.escape is not used: package html has a table of all named characters, which is larger than this package, and it
+# would have to be part of the view.
 _SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 
 def escape(text: str) -> str:
-    """A text as it may stand between tags and in a quoted attribute."""
+    """Escape text for use between tags and in a quoted attribute."""
     return text.translate(_SPECIAL)
 
 
@@ -153,7 +157,7 @@ class Series(NamedTuple):
 
 
 def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
-    """A line for each series."""
+    """A line chart with a line for each series."""
     values = [value for one in given for _, value in one.points]
     chart = Chart(title, about, _extent(given), (min(0.0, *values, 0.0), max(0.0, *values, 0.0)), size)
     chart.y_marks(y)
@@ -167,7 +171,7 @@ def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size
 
 
 def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
-    """Areas one upon the other; all series have the same places on the x axis. Raises ValueError otherwise."""
+    """A stacked area chart. Raises ValueError unless all series have the same x values."""
     places = [at for at, _ in given[0].points] if given else []
     if any([at for at, _ in one.points] != places for one in given):
         raise ValueError("stacked series must have the same places on the x axis")
@@ -201,8 +205,9 @@ def bars(
     y: Axis,
     size: Size = WIDE,
 ) -> str:
-    """For each category a bar of each series: (name, a value for each category). Raises ValueError for another number
-    of values.
+    """A bar chart with a bar for each category and series; a series is (name, a value for each category).
+
+    Raises ValueError if the number of values differs from the number of categories.
     """
     if any(len(values) != len(categories) for _, values in given):
         raise ValueError(f"each series must have {len(categories)} values, one for each category")
@@ -222,7 +227,10 @@ def bars(
 
 
 def histogram(title: str, about: str, values: Sequence[float], edges: Sequence[float], x: Axis, y: Axis) -> str:
-    """How many values lie in [edge, next edge), the last bar with its upper edge. Values outside are not counted."""
+    """A histogram: the number of values in each [edge, next edge); the last bar includes its upper edge.
+
+    Values outside the edges are not counted.
+    """
     counts = [0] * (len(edges) - 1)
     for value in values:
         for place in range(len(counts)):
@@ -250,7 +258,7 @@ def _bar(chart: Chart, left: float, right: float, value: float, what: str, index
 
 
 def box(title: str, about: str, given: Sequence[tuple[str, Sequence[float]]], x: str, y: Axis) -> str:
-    """A box for each name and its values, which may be none."""
+    """A box plot with a box for each name; a name without values gets no box."""
     highest = max((value for _, values in given for value in values), default=0.0)
     lowest = min((value for _, values in given for value in values), default=0.0)
     chart = Chart(title, about, (0.0, float(max(1, len(given)))), (min(0.0, lowest), max(0.0, highest)))
@@ -264,7 +272,7 @@ def box(title: str, about: str, given: Sequence[tuple[str, Sequence[float]]], x:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """The least, the three quartiles and the greatest of some values, each a value that occurs (nearest rank)."""
+    """The minimum, the three quartiles and the maximum, each one of the values (nearest-rank method)."""
     ordered = sorted(values)
     least, first, median, third, greatest = (
         ordered[max(0, ceil(share * len(ordered)) - 1)] for share in (0.0, 0.25, 0.5, 0.75, 1.0)

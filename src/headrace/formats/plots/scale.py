@@ -1,4 +1,4 @@
-"""The marks of an axis: round numbers at even distances, or round times of the clock."""
+"""The tick marks of an axis: round numbers at equal distances, or round clock times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from math import ceil, floor, log10
 
 _DAY = 86400
-# Seconds between two marks of a clock.
+# Seconds between two tick marks of a time axis.
 _STEPS = (
     *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, _DAY),
     *(2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
@@ -14,8 +14,9 @@ _STEPS = (
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from `low` or below to `high` or above, at most `most` and two: multiples of 1, 2 or 5 times a
-    power of ten.
+    """At most `most` + 2 round numbers that cover `low` to `high`.
+
+    They are multiples of 1, 2 or 5 times a power of ten.
     """
     if not high > low:
         high = low + 1.0
@@ -41,20 +42,21 @@ def length(seconds: float) -> str:
 
 
 def clock_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round times from `low` to `high` (seconds since the epoch), in the local zone: at most `most` and one, for up
-    to half a year.
+    """Round local times from `low` to `high` (seconds since the epoch), for up to half a year.
+
+    There are at most `most` + 1.
     """
     step = next((step for step in _STEPS if (high - low) / step <= most), _STEPS[-1])
     begin = time.localtime(low)
     found = []
     for number in range(_DAY // min(step, _DAY) + most + 3):
-        # mktime knows which days are an hour longer or shorter.
+        # mktime accounts for days that are an hour longer or shorter (daylight saving time).
         seconds, days = (number * step, 0) if step < _DAY else (0, number * step // _DAY)
         found.append(time.mktime((begin.tm_year, begin.tm_mon, begin.tm_mday + days, 0, 0, seconds, 0, 0, -1)))
     return [mark for mark in found if low <= mark <= high]
 
 
 def clock(seconds: float) -> str:
-    """A mark of `clock_ticks`: the time of the day, or the day at its begin."""
+    """The text of a tick mark of `clock_ticks`: the time of day, or the date at midnight."""
     local = time.localtime(seconds)
     return time.strftime("%H:%M" if local.tm_hour or local.tm_min else "%d %b", local)

@@ -1,7 +1,8 @@
-"""File archives (RFC 37): files as JSON objects, in jobspecs (``attributes.system.files``) and for stage-in.
+"""File archives (RFC 37): files as JSON, in jobspecs (``attributes.system.files``) and for stage-in.
 
-An archive is a dict of path to object, or a list of objects with a ``path``. Only entry_from_path() reads the disk;
-callers read and write all other files. read() checks an archive from another program before anything is written.
+An archive maps paths to objects, or is a list of objects with a ``path``. Only entry_from_path() accesses the disk;
+callers read and write all other files. read() checks an archive from another program, so that an invalid one is
+rejected before any file is written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CONTROLS = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
 
 
 class ArchiveError(ValueError):
-    """An archive or one of its objects is not well formed; the message has the path of the field."""
+    """An archive or one of its objects is not well formed; the message contains the path of the field."""
 
 
 class File(NamedTuple):
@@ -40,7 +41,7 @@ class File(NamedTuple):
 
 
 def entry(content: Any, perms: int = 0o600) -> Entry:
-    """Make the object of a regular file of text, bytes or another JSON value (dict, list, number, bool, None)."""
+    """Make the object of a regular file from text, bytes, or a dict, list, number, bool or None as JSON."""
     mode = stat.S_IFREG | perms
     if isinstance(content, str):
         return {"mode": mode, "data": content, "encoding": "utf-8"}
@@ -54,7 +55,10 @@ def entry(content: Any, perms: int = 0o600) -> Entry:
 
 
 def entry_from_path(path: str) -> Entry:
-    """Make the object of a file, directory or symbolic link on disk; raises OSError, ArchiveError for other kinds."""
+    """Make the object of a file, directory or symbolic link on disk.
+
+    Raises OSError, and ArchiveError for other kinds of files.
+    """
     status = os.lstat(path)
     head: Entry = {"mode": status.st_mode, "mtime": int(status.st_mtime), "ctime": int(status.st_ctime)}
     if stat.S_ISLNK(status.st_mode):
@@ -87,8 +91,8 @@ def read(obj: Any) -> Iterator[File]:
 def _encoded(data: bytes, head: Entry) -> Entry:
     if not data:
         return {**head, "size": 0}
-    # JSON takes five more bytes for a control character, base64 a third more in all. Line ends and quotes do not count
-    # here, so that text stays readable.
+    # JSON escapes add five bytes for each control character, base64 adds a third of the size. Newlines and quotes are
+    # not counted, so that text is stored readably.
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if 5 * controls <= len(data) / 3:
         try:
@@ -130,7 +134,7 @@ def _read_entry(item: Any, path: str, where: str) -> File:
         total = size if size is not None else max((offset + length for offset, length, _ in blobs), default=0)
         return File(path, "file", perms, mtime, total, b"", blobs, "")
     if "data" not in item:
-        # Without data the file is empty, or sparse with no data at all.
+        # A file without data is empty, or sparse without any data block.
         return File(path, "file", perms, mtime, size or 0, b"", [], "")
     data = _decode(item["data"], encoding, where)
     if size is not None and encoding is not None and size != len(data):

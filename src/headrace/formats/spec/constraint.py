@@ -1,9 +1,8 @@
-"""Job constraints (RFC 31) and the text form in which people write them (RFC 35).
+"""Job constraints (RFC 31) and their text form for users (RFC 35).
 
 A constraint is compiled once into a function on bit sets, which tests all ranks of a resource set together: for a
 system of 16,384 nodes ``fast and not host:n7`` costs three integer operations, not 16,384 evaluations. The text parser
-does not know what operators mean, so that other queries (``flux jobs --filter``) can use it with operators of their
-own.
+does not know the meaning of operators, so other queries (``flux jobs --filter``) can use it with their own operators.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _PROPERTY_FORBIDDEN = re.compile(r"[!&'\"^`|()]")
 
 
 class ConstraintError(ValueError):
-    """A constraint object is not well formed (RFC 31); the message has the path of the term."""
+    """A constraint object is not well formed (RFC 31); the message contains the path of the term."""
 
 
 class ConstraintSyntaxError(ConstraintError):
-    """A constraint text cannot be parsed (RFC 35); the message has the position."""
+    """A constraint text cannot be parsed (RFC 35); the message contains the position."""
 
 
 # -- objects (RFC 31) -----------------------------------------------------------------------------
@@ -51,7 +50,7 @@ def compile(obj: Any) -> Matcher:
 
 
 def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constraint]:
-    """The constraint of a queue's configuration (RFC 33): all properties of `requires`, and a host of `hosts`.
+    """The constraint of a queue (RFC 33): all properties in `requires`, and a host in `hosts`.
 
     None for a queue of all nodes. Raises ConstraintError with the key below `path`.
     """
@@ -93,9 +92,9 @@ def terms(obj: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def size(obj: Any) -> int:
-    """How large a constraint is when it is compiled: its operators, values, hosts and ranges of ranks, all together.
+    """The size of a compiled constraint: the total number of its operators, values, hosts and rank ranges.
 
-    The cost depends on the length of the texts in it only. What is not well formed counts as one.
+    The cost of the call depends only on the length of the texts in it. A term that is not well formed counts as one.
     """
     found = 0
     rest: List[Tuple[str, Any]] = [("", obj)]
@@ -111,13 +110,16 @@ def size(obj: Any) -> int:
             try:
                 found += count_hosts(value) if op == "hostlist" else len(parse_ranges(value)) if op == "ranks" else 0
             except (HostlistError, IdsetError):
-                # More than any list may name is refused when it is compiled, before it is expanded.
+                # compile() rejects a list with more hosts than the limit before it expands the list.
                 continue
     return found
 
 
 def _compile(obj: Any, path: str, depth: int, room: List[int]) -> Matcher:
-    """`room` is one number, of the hosts that the rest of the constraint may name."""
+    """Compile one term.
+
+    `room` has one element, the number of hosts that the rest of the constraint may name.
+    """
     if not isinstance(obj, dict):
         raise ConstraintError(f"constraint{path}: must be an object such as {{'properties': ['fast']}}, not {obj!r}")
     if depth > _MAX_DEPTH:
@@ -226,7 +228,7 @@ def _compile_ranks(values: List[Any], path: str, depth: int, room: List[int]) ->
             raise ConstraintError(f"constraint{path}[{i}]: invalid idset: {exc}") from None
 
     def matcher(ranks: int, host: Callable[[str], int], props: Mapping[str, int]) -> int:
-        # A set is as long as its largest id: only the ranks that there are become bits.
+        # A bit set is as long as its largest id, so ranks beyond the last existing rank are dropped.
         last = ranks.bit_length() - 1
         return ranks & Idset.from_ranges([(low, min(high, last)) for low, high in named if low <= last]).bits
 
@@ -247,8 +249,10 @@ _OPERATORS: Dict[str, Callable[[List[Any], str, int, List[int]], Matcher]] = {
 
 
 class Syntax(NamedTuple):
-    """One use of the query language: names of operators, the default operator (key None), operators whose values are
-    split at a character, and operators whose terms are merged.
+    """The operators of one use of the query language.
+
+    Their names, the default operator (key None), the operators whose values are split at a character, and the operators
+    whose terms are merged.
     """
 
     operators: Mapping[Optional[str], str] = {}
@@ -265,10 +269,11 @@ REQUIRES = Syntax(
 
 
 def parse(text: str, syntax: Syntax = REQUIRES) -> Constraint:
-    """Parse a constraint query such as ``fast and not (slow or host:a[1-2])``; raises ConstraintSyntaxError.
+    """Parse a constraint query such as ``fast and not (slow or host:a[1-2])``.
 
-    ``and`` (also ``&``, ``&&``, or nothing between two terms) binds tighter than ``or`` (``|``, ``||``), ``not`` and
-    ``-`` tighter than both. Only the text is checked; validate() checks the values of the operators.
+    Raises ConstraintSyntaxError. ``and`` (also ``&``, ``&&``, or nothing between two terms) binds tighter than ``or``
+    (``|``, ``||``), ``not`` and ``-`` tighter than both. Only the text is checked; validate() checks the values of the
+    operators.
     """
     return _Parser(text, syntax).parse()
 

@@ -1,7 +1,7 @@
-"""Why no node satisfies a constraint (RFC 31): the smallest part of it that excludes every node, in words.
+"""The smallest part of a constraint (RFC 31) that excludes every node, in words.
 
-"No node has property fsat" points a user to the typing error; "0 nodes are eligible" does not. The caller matches
-constraints against nodes, since callers store nodes in different ways.
+"No node has property fsat" points a user to the typing error; "0 nodes are eligible" does not. The caller passes a
+function that matches constraints against nodes, since callers store nodes in different ways.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 
 
 def excluding(obj: Dict[str, Any], some_match: Callable[[Dict[str, Any]], bool]) -> str:
-    """The part of a valid constraint that excludes every node, in words; "" if some node satisfies the constraint.
+    """The part of a valid constraint that excludes every node, in words; "" if a node satisfies it.
 
     `some_match` returns whether any node satisfies a constraint.
     """

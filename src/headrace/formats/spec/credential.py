@@ -1,4 +1,4 @@
-"""Environment variables by which a program of an instance's owner speaks to the broker as another user (RFC 12)."""
+"""Environment variables with which a program of an instance's owner acts as another user (RFC 12)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 USERID = "FLUX_HANDLE_USERID"
 ROLEMASK = "FLUX_HANDLE_ROLEMASK"
-# The user whose jobs commands take for their own. In Flux, that is always the user of the process.
+# The user whose jobs commands show and change by default. In Flux, this is always the user of the process.
 OWN_USERID = "HEADRACE_USERID"
 VARIABLES = (USERID, ROLEMASK, OWN_USERID)
 
 
 def environment(userid: int, rolemask: int) -> Dict[str, str]:
-    """Variables with which programs that run for a user, but not as that user, are about the user's jobs.
+    """The variables with which a program that runs as the owner acts on the jobs of a user.
 
-    They are no protection: a program may unset them.
+    This is not a security boundary: a program may unset the variables.
     """
     return {USERID: str(userid), ROLEMASK: hex(rolemask), OWN_USERID: str(userid)}

@@ -1,4 +1,4 @@
-"""CURVE certificates as text, as `flux keygen` writes them and czmq reads them (ZeroMQ RFC 4: ZPL, 32: Z85)."""
+"""CURVE certificates as text, for `flux keygen` and czmq (ZeroMQ RFC 4: ZPL, 32: Z85)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _Z85 = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}\Z")
 
 
 def key_pair(certificate: str) -> Tuple[bytes, bytes]:
-    """The public and the secret key (Z85) in a certificate's text. Raises ValueError if one is missing or invalid."""
+    """The public and the secret key (Z85) in a certificate's text.
+
+    Raises ValueError if one is missing or invalid.
+    """
     found = {name: key for name, _, key in _KEY.findall(certificate)}
     missing = [name for name in ("public-key", "secret-key") if name not in found]
     if missing:

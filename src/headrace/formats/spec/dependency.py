@@ -1,23 +1,20 @@
-"""Job dependencies (RFC 26): the compact ``scheme:value[?key=val&key=val]`` of the command line and its object
-form.
-"""
+"""Job dependencies (RFC 26): objects, and the compact form ``scheme:value[?key=val&key=val]``."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List
 from urllib.parse import parse_qs, quote_plus
 
-# Schemes that were renamed, with their present name. Both names are accepted.
-
 
 class DependencyError(ValueError):
-    """A dependency is not well formed; the message shows it and what would be right."""
+    """A dependency is not well formed; the message shows it and the correct form."""
 
 
 def parse(text: str) -> Dict[str, Any]:
-    """Parse ``scheme:value[?key=val[&key=val...]]`` into {scheme, value, key: val}; raises DependencyError.
+    """Parse ``scheme:value[?key=val[&key=val...]]`` into {scheme, value, key: val}.
 
-    A key that is given several times becomes a list. ``singleton`` has no colon; its value is empty.
+    Raises DependencyError. A key that is given several times becomes a list. ``singleton`` has no colon; its value is
+    empty.
     """
     if text == "singleton":
         return {"scheme": "singleton", "value": ""}

@@ -1,4 +1,4 @@
-"""Submission directives (RFC 36): options written into a batch script on lines such as ``# flux: -N4``.
+"""Submission directives (RFC 36): options in lines of a batch script such as ``# flux: -N4``.
 
 Only the text is parsed here; the command that reads the script interprets the options.
 """
@@ -14,11 +14,11 @@ _TRIPLE = ('"""', "'''")
 
 
 class DirectiveError(ValueError):
-    """A directive cannot be read; the message has its line."""
+    """A directive cannot be read; the message contains its line number."""
 
 
 class Directive(NamedTuple):
-    """One directive: the number of its (first) line, from 1, and its words after unquoting."""
+    """One directive: the number of its first line, counted from 1, and its words after unquoting."""
 
     line: int
     args: List[str]
@@ -27,8 +27,8 @@ class Directive(NamedTuple):
 def parse(text: str) -> List[Directive]:
     """Return the directives of a script; raises DirectiveError.
 
-    Directives share one sentinel. They end at the first line that is neither blank nor starts with a comment; a
-    directive after that is an error, since it would be ignored silently.
+    All directives have the same sentinel. They end at the first line that is neither blank nor a comment. A directive
+    after that line is an error, since it would be ignored silently.
     """
     found: List[Directive] = []
     lines = text.splitlines()
@@ -62,8 +62,9 @@ def parse(text: str) -> List[Directive]:
 
 
 def options(text: str) -> List[str]:
-    """Return the options of all directives in one list; raises DirectiveError for a directive that is not an
-    option.
+    """Return the options of all directives in one list.
+
+    Raises DirectiveError for a directive that is not an option.
     """
     result: List[str] = []
     for directive in parse(text):
@@ -80,7 +81,7 @@ def _continues(line: str, prefix: str) -> bool:
 
 
 class _Words:
-    """Splits one directive into words by the rules of the POSIX shell, with triple quotes, which may span lines."""
+    """Splits a directive into words by the rules of the POSIX shell, plus multi-line triple quotes."""
 
     def __init__(self, body: str, number: int, lines: List[str], at: int, sentinel: str) -> None:
         self.body = body

@@ -22,9 +22,9 @@ class DurationError(ValueError):
 
 
 def parse(text: str) -> float:
-    """Return a duration in seconds: a number as C's strtod reads it, and a unit, seconds by default; inf is allowed.
+    """Return the seconds of a duration: a number as for C's strtod, and an optional unit (default: s).
 
-    Raises DurationError, also for a negative number or one too large for a double.
+    Infinity is allowed. Raises DurationError, also for a number that is negative or too large for a double.
     """
     import re
 
@@ -44,12 +44,12 @@ def parse(text: str) -> float:
 
 
 def encode(seconds: float, digits: Optional[int] = None) -> str:
-    """Return a duration in the largest unit of which it has at least one.
+    """Return a duration as text, in the largest unit that does not exceed it.
 
-    Without `digits`, the format is that of listings: milliseconds below ten seconds (`0.056s`, and `0s` below one
-    millisecond), otherwise four significant digits (`2m`, `1.5h`). With `digits`, it is that of log lines and `flux
-    overlay status`: this number of significant digits throughout (`8.79558s` with 6). Raises DurationError for a
-    negative number or NaN.
+    Without `digits`, the format is that of listings: below ten seconds the precision is a millisecond (`0.056s`, and
+    `0s` below one millisecond), otherwise four significant digits (`2m`, `1.5h`). With `digits`, the format is that of
+    log lines and `flux overlay status`: this number of significant digits for any value (`8.79558s` with 6). Raises
+    DurationError for a negative number or NaN.
     """
     if not seconds >= 0:
         raise DurationError(f"{seconds} is no duration: must be zero or more seconds")

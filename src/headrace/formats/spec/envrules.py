@@ -1,13 +1,14 @@
 """The rules of ``--env``, ``--env-remove`` and ``--env-file``, which determine a job's environment.
 
-A job starts from a copy of the submitter's environment; rules remove, add and set variables in the order given. A
-rule is
+A job starts from a copy of the submitter's environment. Rules change it in the order given:
 
-* ``-PATTERN``: remove matching variables (a shell glob, or a regular expression after ``/``), * ``^FILE``: rules from
-a file, one a line, * ``NAME=VALUE``: set, with ``$VAR`` and ``${VAR}`` from the job's environment so far, else the
-submitter's, * ``PATTERN``: take matching variables of the submitter's that the job does not have.
+* ``-PATTERN`` removes matching variables (a shell glob, or a regular expression after ``/``).
+* ``^FILE`` applies the rules in a file, one on each line.
+* ``NAME=VALUE`` sets a variable. ``$VAR`` and ``${VAR}`` are expanded from the job's environment so far, or else from
+  the submitter's.
+* ``PATTERN`` copies matching variables that the job does not have from the submitter's environment.
 
-A value with ``{{`` is stored for the job shell, which expands ``{{tmpdir}}`` and the like.
+A value with ``{{`` is stored for the job shell, which expands ``{{tmpdir}}`` and similar names.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ class EnvRuleError(ValueError):
 
 
 class Environment(NamedTuple):
-    """The result of rules: variables for the job, and variables whose value the job shell expands."""
+    """The result of the rules: variables for the job, and variables whose value the job shell expands."""
 
     variables: Dict[str, str]
     expand: Dict[str, str]
 
 
 def apply(rules: Sequence[str], current: Mapping[str, str]) -> Environment:
-    """Apply rules to the submitter's environment; raises EnvRuleError, or OSError if a rules file cannot be read."""
+    """Apply rules to the submitter's environment.
+
+    Raises EnvRuleError, or OSError if a rules file cannot be read.
+    """
     variables = {name: value for name, value in current.items() if name not in _NEVER}
     expand: Dict[str, str] = {}
     todo: List[str] = list(reversed(rules))
@@ -68,7 +72,7 @@ def apply(rules: Sequence[str], current: Mapping[str, str]) -> Environment:
 
 
 def _matcher(pattern: str, rule: str) -> Callable[[str], object]:
-    # Imported here, since every submission imports this module, and few have rules.
+    # Imported here, since every submission imports this module, but few submissions have rules.
     import fnmatch
     import re
 

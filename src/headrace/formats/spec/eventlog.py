@@ -1,7 +1,7 @@
-"""Eventlogs: one JSON object a line with a time, a name and a context (RFC 18).
+"""Eventlogs (RFC 18): each line is a JSON object with a time, a name and a context.
 
-Jobs, resources and the output of tasks each have such a log. A job waits while its events are encoded, so the
-outer object is written directly, and only the name and the context go through the JSON encoder.
+Jobs, resources and the output of tasks have such logs. A job waits while its events are encoded, so the outer object is
+written directly, and only the name and the context are passed through the JSON encoder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EventlogError(ValueError):
 class Event(tuple):  # type: ignore[type-arg]
     """One entry of an eventlog: the tuple (timestamp, name, context).
 
-    It is not a NamedTuple, as importing typing would slow down every command.
+    It is not a NamedTuple, because importing typing would slow down every command.
 
     timestamp: seconds since 1970-01-01 UTC, greater than zero
     name: without whitespace, not empty
@@ -48,7 +48,7 @@ class Event(tuple):  # type: ignore[type-arg]
 
 
 def encode(event: Event) -> str:
-    """Return the event as one line of JSON with its newline. Raises EventlogError for an event that breaks RFC 18."""
+    """Return the event as a line of JSON with a newline. Raises EventlogError if the event breaks RFC 18."""
     timestamp, name, context = event
     _check(timestamp, name)
     try:
@@ -78,7 +78,10 @@ def decode_line(line: str) -> Event:
 
 
 def decode(text: str) -> List[Event]:
-    """Return the events of a log, in its order; the last newline may be missing. Raises EventlogError with the line."""
+    """Return the events of a log in order; the last newline may be missing.
+
+    Raises EventlogError with the line.
+    """
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

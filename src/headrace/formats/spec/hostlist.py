@@ -1,9 +1,9 @@
 """Lists of host names and their text form `node[0-3,7],login` (RFC 29).
 
-A hostlist keeps order and repetitions, because the n-th host is the host of rank n. It is stored as plain names, since
-its readers (a resource set, the overlay) need names; text is made on request. Encoding joins a name to the one before
-it as Flux does: names that differ only in the digits at their end share brackets, whatever their order; names with text
-after the number are written out.
+A hostlist keeps order and repetitions, because the n-th host is the host of rank n. It is stored as plain names, which
+its users (a resource set, the overlay) need; the text form is made on request. It is the same as Flux's: neighbouring
+names that differ only in the digits at their end share brackets, whatever their order. Names with text after the number
+are written out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections import OrderedDict
 from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union, overload
 
-# A short text can expand to very many hosts; no real list has this many.
+# A limit, because a short text can expand to very many hosts. No real list has this many.
 MAX_HOSTS = 1 << 20
 # No host name is longer (RFC 1035, section 2.3.4), and a longer prefix could be repeated for each host of its brackets.
 MAX_NAME = 255
@@ -28,11 +28,14 @@ Selection = Union[int, slice]
 
 
 class HostlistError(ValueError):
-    """Text that is not a hostlist (RFC 29), or a host that is not in the list; the message has the place."""
+    """Text that is not a hostlist (RFC 29), or a host that is not in the list; the message names it."""
 
 
 class Hostlist:
-    """An ordered list of host names, repetitions kept. ``Hostlist(names)`` takes single names, not patterns."""
+    """An ordered list of host names, repetitions kept.
+
+    ``Hostlist(names)`` takes single names, not patterns.
+    """
 
     __slots__ = ("_hosts",)
 
@@ -44,7 +47,7 @@ class Hostlist:
         """Return the hosts of a text; empty parts are skipped.
 
         Raises HostlistError naming the position (from 0) where the text breaks RFC 29, or if there are more than
-        `limit` hosts, before any name is made.
+        `limit` hosts. The limit is checked before any name is generated.
         """
         hosts: List[str] = []
         for prefix, ranges, suffix in _expressions(text, limit):
@@ -65,18 +68,19 @@ class Hostlist:
         return _encode(self._hosts)
 
     def expand(self, separator: str = ",") -> str:
-        """Return all names, one after the other."""
+        """Return all names, joined by `separator`."""
         return separator.join(self._hosts)
 
     def append(self, hosts: Union[str, Hostlist]) -> int:
-        """Add the hosts at the end; text is parsed. Return how many were added. Raises HostlistError."""
+        """Append hosts; text is parsed. Return the number of hosts added. Raises HostlistError."""
         added = Hostlist.parse(hosts)._hosts if isinstance(hosts, str) else hosts._hosts
         self._hosts = self._hosts + added
         return len(added)
 
     def delete(self, hosts: Union[str, Hostlist]) -> int:
-        """Remove the first occurrence of each host; text is parsed. Return how many were removed. Raises
-        HostlistError.
+        """Remove the first occurrence of each host; text is parsed. Return the number of hosts removed.
+
+        Raises HostlistError.
         """
         wanted: Dict[str, int] = {}
         for host in Hostlist.parse(hosts)._hosts if isinstance(hosts, str) else hosts._hosts:
@@ -114,7 +118,7 @@ class Hostlist:
         self._hosts = _sorted(self._hosts)
 
     def uniq(self) -> None:
-        """Sort, and keep one of each host."""
+        """Sort, and remove repetitions."""
         self._hosts = _sorted(OrderedDict.fromkeys(self._hosts))
 
     def copy(self) -> Hostlist:
@@ -158,15 +162,18 @@ class Hostlist:
 
 
 def count_hosts(text: str, limit: int = MAX_HOSTS) -> int:
-    """Return how many hosts a text names, repetitions counted, at a cost that depends on the text's length only.
+    """Return the number of hosts in a text, including repetitions, without expanding it.
 
-    Raises HostlistError as `Hostlist.parse` does.
+    The cost depends only on the length of the text. Raises HostlistError like `Hostlist.parse`.
     """
     return sum(1 if ranges is None else _size(ranges) for _, ranges, _ in _expressions(text, limit))
 
 
 def first_host(text: str) -> str:
-    """Return the first host of a text, without making the others. Raises HostlistError, also if there is none."""
+    """Return the first host of a text, without expanding the rest.
+
+    Raises HostlistError, also for an empty list.
+    """
     for prefix, ranges, suffix in _expressions(text, MAX_HOSTS):
         if ranges is None:
             return prefix
@@ -180,9 +187,9 @@ _Ranges = List[Tuple[int, int, int]]
 
 
 def _expressions(text: str, limit: int) -> List[Tuple[str, Optional[_Ranges], str]]:
-    """The parts of a text, not expanded: prefix, ranges and suffix, or a name, None and "".
+    """The unexpanded parts of a text: (prefix, ranges, suffix), or (name, None, "") for a single host.
 
-    Raises HostlistError, also for more than `limit` hosts in all.
+    Raises HostlistError, also for more than `limit` hosts in total.
     """
     bad = _UNPRINTABLE.search(text)
     if bad:
@@ -295,10 +302,11 @@ def _close(prefix: str, pieces: List[str], low: str, high: str) -> str:
 
 
 def _sorted(hosts: Iterable[str]) -> List[str]:
-    """The hosts by prefix, by padding, by number.
+    """The hosts sorted by prefix, then by padding, then by number.
 
-    `8` and `08` are different hosts, of families with different padding. An unpadded number such as `10` belongs to the
-    widest family of its prefix that is no wider than the number: after `09` if there is one, otherwise after `9`.
+    `8` and `08` are different hosts, in groups with different padding. An unpadded number such as `10` belongs to the
+    group of its prefix with the widest padding that is no wider than the number: it follows `09` if there is such a
+    host, otherwise `9`.
     """
     split = [(host, *_split(host)) for host in hosts]
     families: Dict[str, Set[int]] = {}

@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-# hwloc's backends for GPUs that compute, and the names of their devices. Other backends (GL, DRM) report any display.
+# hwloc's backends for compute GPUs, and the names of their devices. Other backends (GL, DRM) report any display.
 _BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI", "LevelZero")
 _NAMES = ("cuda", "nvml", "opencl", "rsmi", "ze")
-# The limit keeps recursion over the elements within Python's stack; real topologies have far fewer levels.
+# The limit keeps recursion over the elements within Python's stack. Real topologies have far fewer levels.
 _DEEPEST = 100
 
 
@@ -49,7 +49,10 @@ def read(path: str) -> Node:
 
 
 def parse(text: bytes) -> ElementTree.Element:
-    """The outermost element of XML. Entities, which can expand without bound, are refused. Raises HwlocError."""
+    """The outermost element of XML. Entities, which can expand without bound, are refused.
+
+    Raises HwlocError.
+    """
     builder = ElementTree.TreeBuilder()
     parser = expat.ParserCreate()
     depth = 0
@@ -80,7 +83,7 @@ def parse(text: bytes) -> ElementTree.Element:
 
 
 def _gpus(element: ElementTree.Element, device: Optional[ElementTree.Element] = None) -> Iterator[ElementTree.Element]:
-    """The devices on the bus that a backend reports as GPU; a device appears once for each backend that reports it."""
+    """The bus devices that a backend reports as a GPU, once for each backend that reports the device."""
     for child in element.findall("object"):
         kind = child.get("type")
         if kind == "OSDev" and _is_gpu(child):

@@ -1,8 +1,8 @@
 """Sets of small non-negative integers and their text form `0-3,7` (RFC 22).
 
-Ranks, cores and tasks are always named this way, so a set is one Python integer used as a bit set: union, difference
-and comparison of a hundred thousand ranks are single operations in C, and encoding is a search for runs in `bin()`. An
-`Idset` is immutable, so it can be shared, hashed and used as a key.
+Idsets name ranks, cores and tasks everywhere, so operations must be fast. A set is one Python integer used as a bit
+set: union, difference and comparison of a hundred thousand ranks are single operations in C, and encoding is a search
+for runs in `bin()`. An `Idset` is immutable, so it can be shared, hashed and used as a key.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Iterator, List, Tuple
 
-# A bit set is as long as its largest id: without a limit, the text `0-99999999999` from outside would take 12 GB.
+# A bit set is as long as its largest id. Without a limit, the untrusted text `0-99999999999` would take 12 GB.
 MAX_ID = (1 << 24) - 1
 
 _PART = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?", re.ASCII)
 _RUN = re.compile("1+")
-# A set of more parts is built in one pass over a string of binary digits, a smaller one by shifts.
+# A set of more ranges is built in one pass over a string of binary digits, a smaller one by shifts.
 _MANY = 64
 
 
@@ -51,15 +51,18 @@ class Idset:
 
     @classmethod
     def from_ranges(cls, ranges: Iterable[Tuple[int, int]]) -> Idset:
-        """Return the set of all ids in (first, last) pairs, in any order. Raises IdsetError for ids out of range."""
+        """Return the set of all ids in (first, last) pairs, in any order.
+
+        Raises IdsetError for ids out of range.
+        """
         return cls.from_bits(_range_bits(list(ranges)))
 
     @classmethod
     def parse(cls, text: str, largest: int = MAX_ID) -> Idset:
         """Return the set of a text: ids and ranges in ascending order, optionally in `[]`; `""` is empty.
 
-        Raises IdsetError naming the position (from 0) where the text breaks RFC 22 or an id is beyond `largest`,
-        before any bit is set.
+        Raises IdsetError naming the position (from 0) where the text breaks RFC 22 or an id is beyond `largest`. The
+        ids are checked before any memory is allocated for the bits.
         """
         return cls.from_bits(_range_bits(parse_ranges(text, largest)))
 
@@ -143,10 +146,10 @@ class Idset:
 
 
 def parse_ranges(text: str, largest: int = MAX_ID) -> List[Tuple[int, int]]:
-    """Return the (first, last) pairs of an idset's text, ascending, at a cost that depends on the text's length only.
+    """Return the (first, last) pairs of an idset's text in ascending order.
 
-    From the pairs a caller knows how many ids there are, and the largest, before it makes a set by
-    `Idset.from_ranges`. Raises IdsetError as `Idset.parse` does.
+    The cost depends only on the length of the text. The pairs tell a caller the number of ids and the largest id before
+    it makes the set with `Idset.from_ranges`. Raises IdsetError like `Idset.parse`.
     """
     start, end = 0, len(text)
     if text[:1] == "[":
@@ -163,7 +166,7 @@ def parse_ranges(text: str, largest: int = MAX_ID) -> List[Tuple[int, int]]:
         if after < end and (text[after] != "," or after + 1 == end):
             raise IdsetError(f"idset '{text}': expected ',' and an id or the end at {after}")
         low, high = match.group(1, 2)
-        # Twenty digits always are out of range, and int() refuses thousands of digits.
+        # Numbers are cut to twenty digits, which are always out of range: int() rejects thousands of digits.
         lo, hi = (int(digits[:20]) for digits in (low, low if high is None else high))
         if lo <= last or hi < lo:
             raise IdsetError(f"idset '{text}': ids must ascend without repeating, not so at {start}")

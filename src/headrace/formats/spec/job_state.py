@@ -1,8 +1,8 @@
-"""The numbers of a job that RFC 21 gives: its states, how it ended, and the flags of its submission.
+"""The constants of RFC 21: job states, results, and submission flags.
 
-States and results are single bits, because requests ask for several at once. They are integers that mypy knows as
-closed sets. With members of an IntFlag each `state & PENDING`, a dozen in the life of a job, would take 1.6 us instead
-of 0.15 (CPython 3.11), and short commands would import `enum` (docs/dev/decisions/0010).
+States and results are single bits, because a request may name several. They are integers, which mypy checks as closed
+sets (Literal types). With members of an IntFlag, each `state & PENDING` would take 1.6 us instead of 0.15 us (CPython
+3.11) a dozen times for each job, and short commands would import `enum` (docs/dev/decisions/0010).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INACTIVE: State = 64
 PENDING = DEPEND | PRIORITY | SCHED
 RUNNING = RUN | CLEANUP
 ACTIVE = PENDING | RUNNING
-# By the names of requests and responses (RFC 43), in the order of a job's life. NEW is not among them: a job leaves it
-# at once, so jobs in this state are not counted, and commands do not ask for them.
+# States by their names in requests and responses (RFC 43), in the order in which a job enters them. NEW is missing: a
+# job leaves it at once, so jobs in this state are not counted, and commands do not ask for them.
 STATE_BITS: Dict[str, State] = {
     "depend": DEPEND,
     "priority": PRIORITY,
@@ -48,8 +48,9 @@ FLAG_PRE_SIGNED, FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 1, 2, 4, 8
 
 
 def result_of(fatal: Optional[str], status: Optional[int]) -> Result:
-    """The result of an inactive job: `fatal` is the type of the exception that ended it, `status` its wait status; each
-    is None for a job without one.
+    """The result of an inactive job.
+
+    `fatal` is the type of the exception that ended the job, `status` its wait status. Each is None if there is none.
     """
     if fatal == job_exception.CANCEL:
         return CANCELED

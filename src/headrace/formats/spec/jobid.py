@@ -1,11 +1,11 @@
 """Job ids: 64-bit FLUIDs, their text forms and their generator (RFC 19).
 
-An id has, from the top, 40 bits of milliseconds since the instance's epoch, 14 bits with the number of the generator,
-and a 10-bit sequence number. So each generator issues ascending ids without communication. The generator takes the time
-as an argument: it is a plain value that a journal can restore and a test can drive.
+An id consists, from the most significant bit, of 40 bits of milliseconds since the instance's epoch, 14 bits with the
+number of the generator, and a 10-bit sequence number. So each generator issues ascending ids without communication. The
+generator gets the time as an argument, so a journal can restore it and a test can control it.
 
-F58 has a table in the code, since every id is shown in this form; words and emoji are read from their files on first
-use.
+F58 has its table in the code, since every id is shown in this form. The tables of words and emoji are read from their
+files on first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Tuple
 
-    # The digits of a base by value, and their values.
+    # The digits of a base by value, and the values by digit.
     Digits = Tuple[List[str], Dict[str, int]]
 
 MAX_ID = (1 << 64) - 1
@@ -27,11 +27,11 @@ TIMESTAMP_SHIFT = GENERATOR_BITS + SEQUENCE_BITS
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUES = {digit: value for value, digit in enumerate(_BASE58)}
-# The text of every two digits, by value; made when the first id is shown, as most brokers never show one.
+# The text of each pair of digits, by value; filled when the first id is shown, since most brokers never show one.
 _base58_pairs: List[str] = []
-# For terminals and files that cannot show U+0192, the prefix is the ASCII letter; every reader accepts both.
+# The prefix is an ASCII f for terminals and files that cannot show U+0192. Every reader accepts both.
 _f58_prefix = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
-# U+0192 decoded under a locale other than UTF-8: as ASCII with surrogate escapes, and as Latin-1.
+# U+0192 as decoded under a locale other than UTF-8: as ASCII with surrogate escapes, and as Latin-1.
 _F58_MISREAD = ("\udcc6\udc92", "\xc6\x92")
 _F58_MAX_DIGITS = 11
 
@@ -84,9 +84,8 @@ def parse(text: str) -> int:
 def encode(id: int, form: str = "f58") -> str:
     """Return an id as text. Forms: ``f58 f58plain dec hex dothex kvs words emoji``.
 
-    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set or follow_locale() found it necessary; ``f58plain``
-    always starts with f.
-    Raises JobIdError for another form or an id that is not a 64-bit number.
+    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set or follow_locale() chose it. ``f58plain`` always
+    starts with f. Raises JobIdError for another form or an id that is not a 64-bit number.
     """
     if not 0 <= id <= MAX_ID:
         raise JobIdError(f"{id} is no job id: not in the range 0 to {MAX_ID}")
@@ -99,15 +98,15 @@ def encode(id: int, form: str = "f58") -> str:
 
 
 def shown(text: str) -> str:
-    """A text for users in which other programs wrote ids, with the prefix that `encode` uses in this process."""
+    """Return a text for users that contains ids of other programs, with the ids' prefix as in `encode`."""
     return text if _f58_prefix == "ƒ" else text.replace("ƒ", _f58_prefix)
 
 
 def follow_locale() -> None:
-    """Begin ids with f from now on if the characters of this process's locale are not UTF-8.
+    """Use the prefix f from now on if the encoding of this process's locale is not UTF-8.
 
     Only programs that print for users call this. Brokers do not: the brokers of an instance may have different locales,
-    and ids are part of names.
+    but ids are part of names.
     """
     global _f58_prefix
     from headrace.formats.spec.stdlib_parts import CODESET, nl_langinfo
@@ -133,7 +132,7 @@ def _encode_base58(id_: int) -> str:
     while id_ >= 58:
         id_, pair = divmod(id_, 58 * 58)
         text = _base58_pairs[pair] + text
-    # The top pair has a leading zero if its value is one digit; at this point, a single digit may be left.
+    # The top pair has a leading zero if its value is a single digit. At this point, a single digit may remain.
     if id_:
         return _BASE58[id_] + text
     return text[1:] if text[0] == "1" else text
@@ -180,7 +179,10 @@ def _emoji() -> Digits:
 
 
 def _encode_words(id_: int) -> str:
-    """Mnemonicode of the id's eight bytes, low half first: three words for each 32 bits, least significant first."""
+    """Mnemonicode of the id's eight bytes, low half first: three words for each 32 bits.
+
+    The least significant word is first.
+    """
     words, _ = _words()
     return "--".join(
         "-".join(words[half // _WORD_BASE**power % _WORD_BASE] for power in range(3))
@@ -236,8 +238,9 @@ class FluidGenerator:
     `epoch_ms` is the time of timestamp 0, in milliseconds since 1970-01-01 UTC. `high_water` is the largest id issued
     so far (-1: none), which is journaled and restored after a restart: every new id is larger.
 
-    While the clock is behind the last id's time, that time is used. When the 1024 numbers of a millisecond are used up,
-    the next millisecond's are used without waiting, so that ids run ahead of the clock during a burst.
+    While the clock is behind the time of the last id, the time of the last id is used. When the 1024 numbers of a
+    millisecond are used up, the generator continues with the next millisecond without waiting, so ids run ahead of the
+    clock during a burst.
 
     Raises JobIdError if the generator's number does not fit 14 bits or `high_water` is not an id.
     """
@@ -254,7 +257,10 @@ class FluidGenerator:
         self._generator_bits = generator << SEQUENCE_BITS
 
     def next(self, now_ms: int) -> int:
-        """Return an id for a job submitted at `now_ms`, milliseconds since 1970. Raises JobIdError after 35 years."""
+        """Return an id for a job submitted at `now_ms`, milliseconds since 1970.
+
+        Raises JobIdError after 35 years.
+        """
         return self.take(1, now_ms)[0]
 
     def take(self, count: int, now_ms: int) -> List[int]:
@@ -262,7 +268,7 @@ class FluidGenerator:
         timestamp, sequence = max(0, now_ms - self.epoch_ms), 0
         if timestamp <= self.high_water >> TIMESTAMP_SHIFT:
             timestamp = self.high_water >> TIMESTAMP_SHIFT
-            # If another generator issued the high water mark, all numbers of that millisecond are usable, or none.
+            # If another generator issued the high water mark, all numbers of its millisecond are usable, or none is.
             used = self.high_water + 1 - (timestamp << TIMESTAMP_SHIFT | self._generator_bits)
             sequence = max(0, min(used, _SEQUENCES))
         ids: List[int] = []

@@ -1,8 +1,8 @@
 """Job specifications (RFC 14, RFC 25): reading a job's request.
 
 Job list, scheduler, exec and shell read jobspecs through these functions, so that a default (the name of a job, its
-number of tasks) is defined once. All functions expect a valid jobspec (jobspec_validate checks it) and change none;
-jobspec_build makes them.
+number of tasks) is defined once. All functions expect a valid jobspec (see jobspec_validate) and do not change it.
+jobspec_build makes jobspecs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "without_environment",
 ]
 
-# The note of a job's last exception when its requests to be queued again (`attributes.system.requeue`) are used up.
+# The note of a job's last exception if it has been requeued (`attributes.system.requeue`) as often as allowed.
 REQUEUED_ENOUGH = "it was queued again as often as headrace.most-requeues allows"
 
 _EMPTY: Dict[str, Any] = {}
@@ -47,7 +47,7 @@ _EMPTY: Dict[str, Any] = {}
 class Counts(NamedTuple):
     """The totals that a jobspec requests. 0 nodes or None tasks: unknown before resources are allocated.
 
-    Of a range of counts (RFC 14), the smallest is used. ``slot_cores`` and ``slot_gpus`` are those of one slot.
+    For a range of counts (RFC 14), the smallest is used. ``slot_cores`` and ``slot_gpus`` are the counts in one slot.
     """
 
     nnodes: int
@@ -61,7 +61,7 @@ class Counts(NamedTuple):
 
 
 class SlotRequest(NamedTuple):
-    """A request for cores and gpus in slots: ``nslots`` slots in all, on exactly ``nnodes`` nodes (0: any number)."""
+    """A request for ``nslots`` slots of cores and gpus, on exactly ``nnodes`` nodes (0: any number)."""
 
     nnodes: int
     nslots: int
@@ -93,7 +93,7 @@ def smallest_count(count: Union[int, str, Dict[str, int]]) -> int:
 
 
 def counts(jobspec: Dict[str, Any]) -> Counts:
-    """Return the totals that a jobspec requests, as ``flux jobs`` shows them before resources are allocated."""
+    """Return the totals that a jobspec requests, as shown by ``flux jobs`` before the allocation."""
     nnodes = nslots = ncores = ngpus = slot_cores = slot_gpus = 0
     exclusive = False
     in_slot = 0
@@ -117,11 +117,11 @@ def counts(jobspec: Dict[str, Any]) -> Counts:
 
 
 def task_count(jobspec: Dict[str, Any], nnodes: int, nslots: int, ncores: int) -> Optional[int]:
-    """Return the number of tasks on the given nodes, slots and cores; None if it depends on an unknown (0) number of
-        nodes.
+    """Return the number of tasks on the given nodes, slots and cores.
 
-        The shell option ``per-resource`` ({type: node|core, count}) overrides the counts of the tasks.
-    |="""
+    None if it depends on the number of nodes, which is unknown (0). The shell option ``per-resource`` ({type:
+    node|core, count}) overrides the counts of the tasks.
+    """
     per_resource = shell_option(jobspec, "per-resource")
     if isinstance(per_resource, dict):
         number = per_resource.get("count", 1)
@@ -151,9 +151,10 @@ def _in_slots(jobspec: Dict[str, Any], label: str, kind: str) -> int:
 
 
 def slot_request(jobspec: Dict[str, Any]) -> SlotRequest:
-    """Return a jobspec's request as slots of cores and gpus; raises JobspecError if it has another form.
+    """Return a jobspec's request as slots of cores and gpus.
 
-    Every version 1 jobspec has this form, and ``slot>node`` (whole nodes). Others need a graph scheduler.
+    Raises JobspecError for a request of another form. Every version 1 jobspec has this form; ``slot>node`` (whole
+    nodes) has it as well. Others need a graph scheduler.
     """
     resources = jobspec["resources"]
     if len(resources) != 1:
@@ -212,7 +213,7 @@ def command(jobspec: Dict[str, Any]) -> List[str]:
 
 
 def name(jobspec: Dict[str, Any]) -> str:
-    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program if any.
+    """Return the job's name: ``attributes.system.job.name``, or the file name of the program, if any.
 
     A program's file cannot have a name of more than 255 bytes, so a longer component is cut.
     """
@@ -235,9 +236,10 @@ def environment(jobspec: Dict[str, Any]) -> Dict[str, Optional[str]]:
 
 
 def without_environment(jobspec: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the jobspec without the environment, which is large and may hold secrets; only the KVS key ``J`` has it.
+    """Return the jobspec without its environment, which is large and may contain secrets.
 
-    The result shares all other objects with the jobspec; a jobspec without an environment is returned itself.
+    Only the KVS key ``J`` contains the environment. The result shares all other objects with the jobspec; a jobspec
+    without an environment is returned itself.
     """
     attributes = jobspec["attributes"]
     found = attributes.get("system", _EMPTY)
@@ -250,7 +252,7 @@ def without_environment(jobspec: Dict[str, Any]) -> Dict[str, Any]:
 class Bare:
     """Removes the environments of several jobspecs, one after another.
 
-    Jobspecs that share the object of their attributes, which has the environment, share it in the result, too.
+    If consecutive jobspecs share the ``attributes`` object, so do the results.
     """
 
     def __init__(self) -> None:

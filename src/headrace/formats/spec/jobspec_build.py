@@ -1,8 +1,8 @@
-"""Making version 1 job specifications (RFC 25) for the command line and for ``import flux``.
+"""Builders of version 1 job specifications (RFC 25) for the command line and for ``import flux``.
 
-Both make the same jobspec from the same parameters through these functions. Keys are in the order in which Flux writes
+Both use these functions, so the same parameters result in the same jobspec. Keys are in the order in which Flux writes
 them. Wrong arguments raise ValueError or TypeError with Flux's messages, which scripts compare and users know. The
-functions read nothing but their arguments: callers pass environment, working directory and limits.
+functions depend on their arguments only: callers pass environment, working directory and limits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def from_command(
     exclusive: bool = False,
     **attributes: Any,
 ) -> Jobspec:
-    """Make the jobspec of ``num_tasks`` tasks in a slot each, spread over ``num_nodes`` nodes if that is given.
+    """Make the jobspec of ``num_tasks`` tasks, each in its own slot, on ``num_nodes`` nodes if given.
 
     ``attributes`` are the parameters of with_attributes. Raises ValueError, TypeError.
     """
@@ -48,8 +48,9 @@ def per_resource(
 ) -> Jobspec:
     """Make the jobspec of a request for cores and nodes, with tasks counted per node or core by the shell.
 
-    Cores alone: this many slots of one core. Nodes: one slot on each node, with its share of the cores, or, without
-    cores, whole nodes. ``attributes`` are the parameters of with_attributes. Raises ValueError.
+    With ``ncores`` alone, there are this many slots of one core. With ``nnodes``, there is one slot on each node, which
+    has an equal share of the cores, or the whole node without ``ncores``. ``attributes`` are the parameters of
+    with_attributes. Raises ValueError.
     """
     _check_per_resource(ncores, nnodes, per_resource_type, per_resource_count, gpus_per_node)
     slot_cores = 1
@@ -83,10 +84,10 @@ def from_nest_command(
     conf: Optional[Mapping[str, Any]] = None,
     **attributes: Any,
 ) -> Jobspec:
-    """Make the jobspec of an instance with a broker on each node and ``command`` as initial program (``flux alloc``).
+    """Make the jobspec of an instance with ``command`` as initial program (``flux alloc``).
 
-    ``conf`` becomes the instance's configuration. ``attributes`` are the parameters of with_attributes. Raises
-    ValueError, TypeError.
+    There is a broker on each node. ``conf`` becomes the instance's configuration. ``attributes`` are the parameters of
+    with_attributes. Raises ValueError, TypeError.
     """
     opts = [] if broker_opts is None else list(broker_opts)
     if conf is not None:
@@ -95,7 +96,7 @@ def from_nest_command(
         _resources_and_tasks(
             ["flux", "broker", *opts, *command], num_slots, cores_per_slot, gpus_per_slot, num_nodes, exclusive
         ),
-        # Each node gets one broker, however many slots. MPI and the exit timeout are meant for parallel programs.
+        # Each node gets one broker, whatever the number of slots. MPI and exit-timeout are for parallel programs.
         shell={"per-resource": {"type": "node"}, "mpi": "none", "exit-timeout": "none"},
         **attributes,
     )
@@ -117,9 +118,9 @@ def from_batch_command(
     conf: Optional[Mapping[str, Any]] = None,
     **attributes: Any,
 ) -> Jobspec:
-    """Make the jobspec of an instance that runs a batch script, whose text is stored in the jobspec (``flux batch``).
+    """Make the jobspec of an instance that runs a batch script (``flux batch``).
 
-    Raises ValueError if the script does not start with ``#!``.
+    The text of the script is stored in the jobspec. Raises ValueError if the script does not start with ``#!``.
     """
     if not script.startswith("#!"):
         raise ValueError(f"{jobname} does not appear to start with '#!'")
@@ -159,10 +160,10 @@ def with_attributes(
     bank: Optional[str] = None,
     shell: Optional[Mapping[str, Any]] = None,
 ) -> Jobspec:
-    """Set in a jobspec what all builders take, and return it.
+    """Set the attributes that all builders accept, and return the jobspec.
 
-    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. ``shell`` has the
-    builder's own shell options. Raises ValueError, TypeError.
+    ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is omitted. ``shell`` contains shell
+    options that the builder itself sets. Raises ValueError, TypeError.
     """
     system = jobspec["attributes"]["system"]
     if duration is not None:
@@ -176,7 +177,7 @@ def with_attributes(
     if input is not None:
         set_shell_option(jobspec, "input.stdin", {"type": "file", "path": input})
     for stream, path in (("stdout", output), ("stderr", error)):
-        # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
+        # Without a file, output goes to the KVS. "none" and "kvs" mean the same.
         if path is not None and path not in {"none", "kvs"}:
             set_shell_option(jobspec, f"output.{stream}", {"type": "file", "path": path})
             if label_io:
@@ -198,10 +199,10 @@ def with_attributes(
 
 
 def set_attribute(jobspec: Jobspec, key: str, value: Any) -> None:
-    """Set an attribute by its dotted key, as ``--setattr`` does; missing objects on its path are made.
+    """Set an attribute by its dotted key, as ``--setattr`` does; missing objects on its path are created.
 
-    ``user.x``, ``system.x`` and ``.x`` are below ``attributes``, ``attributes.x`` is itself, any other key is below
-    ``attributes.system``. Raises ValueError for an empty part, or for a value on the path that is not an object.
+    ``user.x``, ``system.x`` and ``.x`` are keys below ``attributes``, ``attributes.x`` is the full key, and any other
+    key is below ``attributes.system``. Raises ValueError for an empty part, or for a non-object on the path.
     """
     if key.startswith("."):
         path = ["attributes", *key[1:].split(".")]
@@ -246,7 +247,7 @@ def set_duration(jobspec: Jobspec, value: Union[float, str]) -> None:
 
 
 def parse_setting(text: str) -> Tuple[str, Any]:
-    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: a JSON value, otherwise a string; 1 without a value.
+    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: JSON, otherwise a string; 1 without a value.
 
     ``^KEY=FILE`` takes the value from a JSON file. Raises ValueError, or OSError if the file cannot be read.
     """
@@ -329,7 +330,7 @@ def _resources_and_tasks(
     inner: List[Dict[str, Any]] = [{"type": "core", "count": cores}]
     if gpus:
         inner.append({"type": "gpu", "count": gpus})
-    # Where tasks do not divide evenly, every node still gets the same number of slots, so some slots stay empty.
+    # If tasks do not divide evenly among nodes, every node still gets the same number of slots, and some stay empty.
     nslots = ntasks if nnodes is None else -(-ntasks // nnodes)
     even = nnodes is None or ntasks % nnodes == 0
     root: Dict[str, Any] = {"type": "slot", "count": nslots, "with": inner, "label": SLOT_LABEL}

@@ -1,8 +1,8 @@
-"""Checking job specifications: RFC 14, and RFC 25 for version 1.
+"""Validation of job specifications: RFC 14, and RFC 25 for version 1.
 
-Ingest checks every submitted job here, so the common shape (one slot with cores, one task) takes a short path of exact
-type tests; all other jobspecs take the general grammar of RFC 14. Both raise JobspecError with the path of the field
-and what it should be.
+Ingest checks every submitted job here, so the common shape (one slot with cores, one task) has a fast path of exact
+type tests. All other jobspecs are checked against the general grammar of RFC 14. Both raise JobspecError with the path
+of the field and what it must be.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")
 # Clients and shells in C read counts into an `int`.
 MAX_COUNT = (1 << 31) - 1
-# Bytes of names (job, queue, bank, project), as of a file's name, and of a path (PATH_MAX without its NUL), in UTF-8.
-# Job lists and pages show these texts for every job.
+# Limits in bytes of UTF-8: of names (job, queue, bank, project), as for file names, and of paths (PATH_MAX without its
+# NUL). Job lists and pages show these texts for every job.
 MAX_NAME = 255
 MAX_PATH = 4095
 _VERTEX_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label", "id"})
 _TASK_KEYS = frozenset({"command", "slot", "count", "attributes", "distribution"})
 
-# Stands for no known jobspec: its parts are identical to no part of any jobspec.
+# Used if no valid jobspec is known: its parts are not identical to a part of any jobspec.
 _NOTHING_KNOWN: Dict[str, Any] = dict.fromkeys(_KEYS, object())
 # Real resource trees have half a dozen levels; the limit keeps the recursion within Python's stack.
 _MAX_DEPTH = 64
 
 
 class JobspecError(ValueError):
-    """An invalid jobspec; the message has the path of the field, such as ``resources[0].with[1].count``."""
+    """An invalid jobspec; the message names the field, such as ``resources[0].with[1].count``."""
 
 
 def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, Any]] = None) -> None:
     """Check a decoded jobspec: version 1 against RFC 25, others against RFC 14; raises JobspecError.
 
-    With ``version``, a jobspec of another version is refused. ``known`` is a valid jobspec: objects of a version 1
-    jobspec that are also parts of it are not checked again.
+    With ``version``, a jobspec of another version is rejected. ``known`` is a valid jobspec: the parts of a version 1
+    jobspec that are the same objects as in ``known`` are not checked again.
     """
     got = _version(obj)
     if version is not None and got != version:
         raise JobspecError(f"version: expected version {version}, got {got}")
     if got == 1:
-        # The parts of a version 1 jobspec are independent, so a part of a valid jobspec is valid here as well.
+        # The parts of a version 1 jobspec are independent, so a part of a valid jobspec is valid in any other.
         valid = known if known is not None and known.get("version") == 1 else _NOTHING_KNOWN
         if obj["resources"] is not valid["resources"]:
             _validate_v1_resources(obj["resources"])
@@ -58,9 +58,10 @@ def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, 
 
 
 def validate_canonical(obj: Any) -> None:
-    """Check a decoded jobspec of any version against RFC 14 alone, for programs that write jobspecs for no scheduler.
+    """Check a decoded jobspec of any version against RFC 14 alone.
 
-    The command of a task may be a string instead of an array. Raises JobspecError.
+    The Python bindings use this check, since their jobspecs need not be submitted. The command of a task may be a
+    string instead of an array. Raises JobspecError.
     """
     version = _version(obj)
     slots = _validate_resources(obj["resources"])
@@ -165,7 +166,7 @@ def _vertex_options(vertex: Dict[str, Any], path: str) -> None:
 
 
 def _validate_v1_tasks(tasks: Any) -> None:
-    # The slot that the task names is not compared with the label: there is only one slot, and real jobspecs differ.
+    # The task's slot is not compared with the slot's label: there is only one slot, and in real jobspecs they differ.
     if type(tasks) is not list or len(tasks) != 1:
         raise JobspecError("tasks: must be an array of one task in version 1")
     task = tasks[0]
@@ -351,8 +352,8 @@ def _check_string(value: Any, path: str) -> None:
 
 
 def fits(text: str, most: int) -> bool:
-    """Whether a text has at most this many bytes as UTF-8."""
-    # A character has four bytes at most.
+    """True if a text has at most this many bytes in UTF-8."""
+    # A character has at most four bytes.
     return len(text) * 4 <= most or len(text.encode("utf-8", "replace")) <= most
 
 

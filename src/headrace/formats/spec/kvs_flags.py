@@ -1,4 +1,4 @@
-"""Flags of KVS requests with flux-core's values: of lookups and watches, and of operations in a transaction."""
+"""Flags of KVS lookups, watches and transactions, with flux-core's values."""
 
 from __future__ import annotations
 

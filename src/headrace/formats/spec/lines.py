@@ -1,4 +1,4 @@
-"""Lines of a byte stream: of PMI-1 (RFC 13), of pipes, and of JSON with one object a line."""
+"""Lines of a byte stream: PMI-1 messages (RFC 13), output of pipes, and JSON objects on one line each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 class LineReader:
-    """Cuts a byte stream into lines, however it arrives.
+    """Splits a byte stream that arrives in pieces into lines.
 
-    `rest` has the bytes after the last newline. With a `limit`, a longer rest is a line as well.
+    `rest` has the bytes after the last newline. With a `limit`, a longer rest is returned as a line.
     """
 
     __slots__ = ("_limit", "rest")
@@ -31,7 +31,7 @@ class LineReader:
         return lines
 
     def take_rest(self) -> bytes:
-        """Return the rest, and begin a new line: the stream has ended, or the line is too long."""
+        """Return the rest, and start a new line; for the end of the stream or a line that is too long."""
         rest = bytes(self.rest)
         self.rest.clear()
         return rest

@@ -1,8 +1,8 @@
 """Flux messages (RFC 3): the value, its multipart form and its frame on the local socket.
 
-Every byte between brokers, modules in processes and clients is part of such a message, so this file is on every hot
-path. A message is decoded with a handful of slices. Its JSON body is decoded when `obj` is first read, and encoded when
-`payload` is first read. A message that is only routed is never decoded.
+All traffic between brokers, modules in processes and clients consists of these messages, so this file is on every hot
+path. A message is decoded with a few slices. Its JSON body is decoded when `obj` is first read, and encoded when
+`payload` is first read. The body of a message that is only routed is never decoded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ VERSION = 1
 HEADER = struct.Struct(">BBBBIIII")
 HEADER_SIZE = HEADER.size
 
-# A frame of the local socket begins with the magic in host byte order and a big-endian length without these 8 bytes.
+# A frame of the local socket begins with the magic number in host byte order and a big-endian length, which does not
+# include these 8 bytes.
 FRAME_MAGIC = struct.pack("=I", 0xFFEE0012)
 _FRAME_LENGTH = struct.Struct(">I")
 _SIZES = [bytes((size,)) for size in range(255)]
@@ -55,7 +56,7 @@ MAX_FRAME = 1 << 30
 
 
 class MessageError(ValueError):
-    """A frame or list of parts that is not a message of RFC 3; the text names the rule that it breaks."""
+    """A frame or a list of parts that is not an RFC 3 message; the text names the violated rule."""
 
 
 def _json_dumps(obj: Any) -> bytes:
@@ -71,13 +72,16 @@ _loads: Callable[[bytes], Any] = _json_loads
 
 
 def use_json_codec(dumps: Callable[[Any], bytes], loads: Callable[[bytes], Any]) -> None:
-    """Replace the JSON codec of this process; brokers set msgspec's, clients keep the standard library's."""
+    """Replace the JSON codec of this process.
+
+    Brokers set that of msgspec; clients keep the standard library's.
+    """
     global _dumps, _loads
     _dumps, _loads = dumps, loads
 
 
 class Message:
-    """One message. `routes` holds the route stack in push order: the original sender is first, the last hop last.
+    """A message. `routes` is the route stack in push order: from the original sender to the last hop.
 
     Receivers must not change `obj`: all modules of a broker may share it.
     """
@@ -110,7 +114,10 @@ class Message:
 
     @property
     def obj(self) -> Any:
-        """The JSON body as an object, or None without a body. Raises MessageError if the body is not a JSON object."""
+        """The JSON body as an object, or None without a body.
+
+        Raises MessageError if the body is not a JSON object.
+        """
         if self._obj is None and self._payload is not None:
             data = self._payload
             if data[-1:] == b"\0":
@@ -133,7 +140,7 @@ class Message:
 
     @property
     def encoded_size(self) -> int:
-        """Bytes of the body as it arrived; 0 without one, and for an object that was not encoded yet."""
+        """The size of the encoded body in bytes; 0 without a body, or if it has not been encoded yet."""
         return 0 if self._payload is None else len(self._payload)
 
     def forget_payload(self) -> None:
@@ -147,12 +154,14 @@ class Message:
             self._obj = None
 
     def forget_body(self) -> None:
-        """Drop the body of a message that was sent, where only its way back is still needed."""
+        """Drop the body of a message that was sent, if only the route of its response is still needed."""
         self._obj = self._payload = None
 
     def keep_way_back(self, other: Message) -> None:
-        """Drop the body, and share with `other` what is equal: a request that waits needs only the way of its response,
-        and thousands from one sender have nearly the same. Neither `routes` may change from now on.
+        """Drop the body, and share equal fields with `other`, to save memory.
+
+        A waiting request needs only the route of its response, and thousands of requests from one sender have nearly
+        equal fields. The `routes` of both messages must not be changed after this call.
         """
         self.forget_body()
         if self.topic == other.topic:
@@ -220,14 +229,14 @@ def request(
     rolemask: int = ROLE_NONE,
     payload: Optional[bytes] = None,
 ) -> Message:
-    """A request; without a matchtag it is marked `noresponse`."""
+    """Make a request; without a matchtag it is marked `noresponse`."""
     if matchtag == MATCHTAG_NONE:
         flags |= FLAG_NORESPONSE
     return Message(REQUEST, topic, obj, flags | FLAG_ROUTE, userid, rolemask, nodeid, matchtag, None, payload)
 
 
 def response(to: Message, obj: Any = None, errnum: int = 0, payload: Optional[bytes] = None) -> Message:
-    """The response to request `to`: it echoes topic, matchtag and routes (RFC 6)."""
+    """Make the response to request `to`, with its topic, matchtag and routes (RFC 6)."""
     return Message(
         RESPONSE,
         to.topic,
@@ -243,17 +252,17 @@ def response(to: Message, obj: Any = None, errnum: int = 0, payload: Optional[by
 
 
 def error_response(to: Message, errnum: int, text: str = "") -> Message:
-    """A failure response; `text`, if given, is the message for users."""
+    """Make an error response; `text`, if given, is the message for users."""
     return response(to, None, errnum, text.encode("utf-8", "replace") + b"\0" if text else None)
 
 
 def event(topic: str, obj: Any = None, flags: int = 0, payload: Optional[bytes] = None) -> Message:
-    """An event without a sequence number; rank 0 assigns it."""
+    """Make an event without a sequence number; rank 0 assigns the number."""
     return Message(EVENT, topic, obj, flags, payload=payload)
 
 
 def encode_parts(msg: Message) -> List[bytes]:
-    """The parts of the multipart form, in wire order: routes (last hop first), delimiter, topic, payload, header."""
+    """The multipart form in wire order: routes (last hop first), delimiter, topic, payload, header."""
     parts: List[bytes] = []
     flags = msg.flags & ~(FLAG_TOPIC | FLAG_PAYLOAD)
     if flags & FLAG_ROUTE:
@@ -312,7 +321,7 @@ def decode_parts(parts: Sequence[bytes]) -> Message:
     else:
         routes = []
         if end:
-            raise MessageError(f"{end} part(s) that no flag announces")
+            raise MessageError(f"{end} part(s) for which no flag is set")
     return Message(kind, topic, None, flags, userid, rolemask, aux1, aux2, routes, payload)
 
 
@@ -333,8 +342,9 @@ def unframe(body: bytes) -> Message:
 
 
 def unframe_ends(body: bytes) -> Message:
-    """The message, without its payload, of a frame's body of which the middle was dropped: routes, topic and header
-    must be there. Raises MessageError.
+    """The message, without its payload, of a frame's body whose middle was dropped.
+
+    The beginning must include the routes and the topic, the end the header. Raises MessageError.
     """
     header = list(HEADER.unpack(body[-HEADER_SIZE:]))
     parts = _split(body[:-HEADER_SIZE], cut=True)
@@ -345,7 +355,7 @@ def unframe_ends(body: bytes) -> Message:
 
 
 def _split(body: bytes, cut: bool = False) -> List[bytes]:
-    """The parts of a frame's body, or where it was `cut` off those that are there."""
+    """The parts of a frame's body; with `cut`, the complete parts of a body that was cut off."""
     parts: List[bytes] = []
     pos = 0
     end = len(body)
@@ -371,7 +381,10 @@ def _split(body: bytes, cut: bool = False) -> List[bytes]:
 
 
 class Deframer:
-    """Cuts a byte stream into messages: `feed` what arrived, then iterate. Raises MessageError on a broken stream."""
+    """Splits a byte stream into messages: `feed` data, then iterate.
+
+    Raises MessageError for an invalid stream.
+    """
 
     __slots__ = ("_buffer", "limit")
 
@@ -389,8 +402,7 @@ class Deframer:
 
     @property
     def unfinished(self) -> int:
-        """The size of the frame that has begun and is not complete, without its first 8 bytes; 0 where none has, or
-        before those are there."""
+        """The size of the incomplete frame, without its first 8 bytes; 0 until these 8 bytes have arrived."""
         return int.from_bytes(self._buffer[4:8], "big") if len(self._buffer) >= 8 else 0
 
     def __iter__(self) -> Iterator[Message]:

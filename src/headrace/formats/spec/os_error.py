@@ -1,6 +1,6 @@
-"""Text of an OSError for users: `PATH: No space left on device`, as Flux's C programs print it.
+"""The text of an OSError for users, in the form of Flux's C programs: `PATH: No space left on device`.
 
-Python's own text has the error number in front and quotes around the path.
+Python's own text begins with the error number and quotes the path.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 
 def reason(exc: BaseException) -> str:
-    """The reason alone, for messages that name the path already; one line for any exception."""
+    """The reason alone, for messages that already name the path; a single line for any exception."""
     if isinstance(exc, OSError) and exc.strerror is not None:
         return str(exc.strerror)
     return str(exc) or type(exc).__name__
@@ -23,5 +23,5 @@ def text_of(exc: BaseException) -> str:
 
 
 def with_class(exc: BaseException) -> str:
-    """As text_of, with the class of the exception unless the text is the system's; for unexpected exceptions."""
+    """Like text_of, with the class of the exception unless it is an OSError; for unexpected exceptions."""
     return text_of(exc) if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"

@@ -1,7 +1,7 @@
-"""The form of a request's payload as data: its fields and their types, and how a payload differs from it.
+"""Forms of request payloads, which declare fields and types, and the check of payloads.
 
-Services declare one form for each of their methods (spec/requests). The broker compares a payload with it before the
-handler is called. Fields beyond the form are accepted, since RFC 6 allows clients to be newer than services.
+Services declare a form for each of their methods (spec/requests). The broker compares a payload with the form before it
+calls the handler. Additional fields are accepted, since RFC 6 allows clients to be newer than services.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     # Forms by method; None for a payload that is not JSON, or that the handler decodes itself.
     Methods = Mapping[str, Optional[Form]]
 
-# JSON types, and the types that modules of one broker pass to each other for them.
+# The types that are accepted for a JSON type, since modules of one broker pass each other Python objects.
 _TYPES = {float: (float, int), list: (list, tuple)}
 _NAMES = {dict: "object", list: "array", tuple: "array", float: "number", type(None): "null"}
 
 
 def form(fields: Mapping[str, Any]) -> Form:
-    """The form with `fields`: names and kinds. A name that ends with `?` may be absent or null.
+    """Make a form from `fields`, names with kinds.
 
-    A kind is a type (`str`, `int`, `float` for any number, `bool`, `dict`, `list`, `object` for anything), a tuple of
-    alternative types, `[kind]` for an array of a kind, or a dict of fields for an object with these fields.
+    The field of a name that ends with `?` may be absent or null. A kind is a type (`str`, `int`, `float` for any
+    number, `bool`, `dict`, `list`, `object` for anything), a tuple of alternative types, `[kind]` for an array of a
+    kind, or a dict of fields for an object with these fields.
     """
     return tuple(_field(name, kind) for name, kind in fields.items())
 
@@ -37,7 +38,7 @@ def _field(name: str, kind: Any) -> Field:
 
 
 def _kind(kind: Any) -> Tuple[Optional[Tuple[type, ...]], Any]:
-    """The types of a kind, and the kind of its contents: a Form for an object, a list of one kind for an array."""
+    """The types of a kind, and the kind of its contents: a Form for an object, [kind] for an array."""
     if isinstance(kind, list):
         return (list, tuple), [_kind(kind[0])]
     if isinstance(kind, dict):
@@ -49,7 +50,10 @@ def _kind(kind: Any) -> Tuple[Optional[Tuple[type, ...]], Any]:
 
 
 def mismatch(wanted: Form, body: Any) -> str:
-    """How a payload (None: no payload) differs from a form: `FIELD: expected TYPE, got TYPE`; "" if it matches."""
+    """The difference of a payload from a form (`FIELD: expected TYPE, got TYPE`), "" if it matches.
+
+    None stands for a request without a payload.
+    """
     if body is None:
         needed = [f"{name} ({_name_of(types)})" for name, types, must, _items in wanted if must]
         return f"no payload, expected one with {', '.join(needed)}" if needed else ""
@@ -69,7 +73,7 @@ def mismatch(wanted: Form, body: Any) -> str:
 
 
 def _compare(types: Optional[Tuple[type, ...]], items: Any, value: Any) -> str:
-    """How a value differs, as text to append to its name."""
+    """The difference of a value, as text to append to the field's name."""
     # A module of the same broker may pass a subclass of int, such as a member of an enum.
     if types is not None and type(value) not in types and (isinstance(value, bool) or not isinstance(value, types)):
         return f": expected {_name_of(types)}, got {_NAMES.get(type(value), type(value).__name__)}"

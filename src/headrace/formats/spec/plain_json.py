@@ -1,8 +1,8 @@
-"""JSON by the compiled parts of the standard library's package alone, for short-lived commands.
+"""JSON for short-lived commands, using only the compiled part of the standard library's package json.
 
-Package json imports re and with it a dozen modules: a third of the time of a command with one request to a broker. It
-is imported only if the compiled parts are missing or differ (another Python), and for invalid JSON or values that JSON
-cannot represent, because it has the error messages.
+Package json imports re, and with it a dozen modules, which takes a third of the time of a command that makes one
+request to a broker. It is imported only if the compiled part is missing or different (another Python), and for its
+error messages: for invalid JSON, or a value that JSON cannot represent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ except (ImportError, AttributeError):
 
 
 def loads(text: str, constants: bool = True) -> Any:
-    """The decoded value of a text; NaN and Infinity, which are not JSON, are accepted only with `constants`.
+    """Decode a text. NaN and Infinity, which are not JSON, are accepted only with `constants`.
 
     Raises ValueError (usually json.JSONDecodeError) and RecursionError.
     """
@@ -56,7 +56,7 @@ def loads(text: str, constants: bool = True) -> Any:
         if not text[end:].strip(_SPACE):
             return value
     except Exception:
-        # The package raises the error with its message below.
+        # Below, package json raises the error with its message.
         pass
     import json
 
@@ -64,9 +64,9 @@ def loads(text: str, constants: bool = True) -> Any:
 
 
 def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool = False, constants: bool = True) -> str:
-    """`obj` as JSON text: compact and not escaped to ASCII by default; NaN and infinity only with `constants`.
+    """Encode `obj` as JSON, by default compact and not escaped to ASCII.
 
-    Raises ValueError, TypeError and RecursionError.
+    NaN and infinity are accepted only with `constants`. Raises ValueError, TypeError and RecursionError.
     """
     item, key = separators
     try:
@@ -86,7 +86,7 @@ _INFINITE = float("inf")
 
 
 def as_json(value: Any, path: Tuple[str, ...] = ()) -> Any:
-    """A value of a TOML configuration as JSON has it, with dates and times as text (ISO 8601).
+    """Convert a value of a TOML configuration to JSON types; dates and times become text (ISO 8601).
 
     Raises ValueError with the key of a number that is infinite or not a number.
     """

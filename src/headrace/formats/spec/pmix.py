@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def is_of_one_job(name: str) -> bool:
-    """Whether the variable `name` describes the PMIx server of one job, and is of no use to programs outside that job.
+    """True if the variable `name` describes the PMIx server of one job and is useless outside that job.
 
-    Parameters of libpmix (`PMIX_MCA_...`) are the user's settings.
+    Parameters of libpmix (`PMIX_MCA_...`) are the user's settings, so the result is False for them.
     """
     return name.startswith("PMIX_") and not name.startswith("PMIX_MCA_")

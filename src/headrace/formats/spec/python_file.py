@@ -1,7 +1,7 @@
-"""Python files that users name: a module of a broker, a file of `flux modprobe`.
+"""Loading of Python files that users name: a broker module, or a file of `flux modprobe`.
 
-Their code is compiled from the text at each load. A `.pyc` beside it also counts for another text of the same length
-that was written in the same second, so an edited file could run as it was before.
+The file is compiled at each load, without a `.pyc` file. A `.pyc` file is also taken to match a newer text that has the
+same length and was written in the same second, so an edit could be ignored.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class _Loader(SourceFileLoader):
 
 
 def load(name: str, path: str) -> ModuleType:
-    """Run the file at `path` as a module of that name, which is not entered in `sys.modules`.
+    """Run the file at `path` as a module called `name`, which is not added to `sys.modules`.
 
-    Raises OSError, SyntaxError, and whatever the file raises.
+    Raises OSError, SyntaxError, and any exception of the file's code.
     """
     spec = spec_from_file_location(name, path, loader=_Loader(name, path))
     assert spec is not None and spec.loader is not None

@@ -1,6 +1,6 @@
-"""Resource counts written as text: `4`, `1-4`, `2+`, `1-16:2:*` (RFC 45), or a set of counts `1,3,5` (RFC 22).
+"""Resource counts as text: `4`, `1-4`, `2+`, `1-16:2:*` (RFC 45), or a set of counts `1,3,5` (RFC 22).
 
-A count may be open (`2+`), so callers iterate over its values with a bound: the number that is available.
+A count may have no upper bound (`2+`), so callers pass a limit, the number of available resources, to get its values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 from headrace.formats.spec.idset import Idset, IdsetError
 
-# The largest count of a set with gaps: such a set is as long as its largest number.
+# The largest count in a set with gaps, which is stored as a bit set as long as its largest count.
 _LARGEST = (1 << 18) - 1
 _NUMBER = r"(0|[1-9][0-9]{0,17})"
 _RANGE = re.compile(rf"{_NUMBER}(?:(\+)|-{_NUMBER})?(?::{_NUMBER}(?::([+*^]))?)?\Z", re.ASCII)
@@ -33,7 +33,7 @@ class Range(NamedTuple):
     """The counts of a set with gaps; None for a range."""
 
     def encode(self) -> str:
-        """Return the shortest text of RFC 45."""
+        """Return the shortest RFC 45 text."""
         if self.ids is not None:
             return self.ids.encode()
         if self.max is None:
@@ -63,7 +63,7 @@ class Range(NamedTuple):
             elif self.operator == "*":
                 value *= self.operand
             elif self.operand >= last.bit_length():
-                return  # the power of a value of two or more is beyond `last`, and could be beyond all memory
+                return  # the next power exceeds `last`, and computing it could exhaust memory
             else:
                 value **= self.operand
 
@@ -82,8 +82,8 @@ class Range(NamedTuple):
 def parse(text: str) -> Range:
     """Return the counts of a text, optionally in `[]`. Raises RangeError.
 
-    Steps must ascend: the operand must be 1 or more for `+`; for `*` it must be 2 or more and the start 1 or more; for
-    `^` both must be 2 or more.
+    Steps must ascend. For `+`, the operand must be at least 1. For `*`, the operand must be at least 2 and the start at
+    least 1. For `^`, both must be at least 2.
     """
     inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     match = _RANGE.match(inner)

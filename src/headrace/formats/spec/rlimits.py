@@ -1,6 +1,6 @@
-"""Resource limits of a job: which of the submitter's limits it gets, and the ``--rlimit`` rules that change them.
+"""Resource limits that a job inherits from its submitter, and the ``--rlimit`` rules to change them.
 
-Limits are stored in a jobspec as the shell option ``rlimit``: name to soft limit, -1 for unlimited.
+Limits are stored in a jobspec as the shell option ``rlimit``, which maps names to soft limits (-1: unlimited).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def known() -> Dict[str, int]:
 def collect(rules: Sequence[str] = ()) -> Dict[str, int]:
     """Return the limits for a job: this process's soft limits, changed by rules in their order.
 
-    ``-PATTERN`` removes matching limits, ``NAME=VALUE`` (a number, ``unlimited``, ``infinity`` or ``inf``) sets one,
-    ``PATTERN`` takes the current value of every matching limit. A pattern is a shell glob. One text may have several
-    rules, separated by commas. Raises ValueError.
+    ``-PATTERN`` removes matching limits, ``NAME=VALUE`` (a number, ``unlimited``, ``infinity`` or ``inf``) sets a
+    limit, ``PATTERN`` copies the current value of every matching limit. A pattern is a shell glob. A text may contain
+    several rules, separated by commas. Raises ValueError.
     """
     constants = known()
     limits = {name: _current(constants[name]) for name in PROPAGATED if name in constants}

@@ -1,8 +1,8 @@
 """Resource sets (R version 1, RFC 20) as values.
 
 All rooms that allocate or release resources exchange R: resource, sched, exec, the shell, the graph, the command line.
-A set is stored as R_lite stores it, one group for each distinct set of children, and every id set is an int used as bit
-set. So a system of 16,384 equal nodes is one group, and set operations cost a few integer operations rather than a walk
+A set is stored like R_lite, with one group for each distinct set of children, and every id set is an int used as a bit
+set. So a system of 16,384 equal nodes is one group, and set operations cost a few integer operations rather than a loop
 over nodes.
 
 A ResourceSet is immutable; every operation returns a new one. Sets share the tables of host names and properties with
@@ -56,7 +56,7 @@ class Node(NamedTuple):
 
 
 class ResourceSet:
-    """An R version 1 object: ranks with their cores, gpus and hosts, and the time for which they are allocated.
+    """An R version 1 object: ranks with their cores, gpus and hosts, and the time of their allocation.
 
     ``starttime`` and ``expiration`` are seconds since the epoch (0: unset). ``scheduling`` and ``attributes`` are
     opaque and kept unchanged. ``nslots`` is the number of task slots if R has it (RFC 20), otherwise None.
@@ -85,7 +85,7 @@ class ResourceSet:
         scheduling: Any = None,
         attributes: Any = None,
     ) -> None:
-        """Make a set of its internal parts. Outside this room, use from_obj, parse, build and from_config."""
+        """Make a set from its internal parts. Outside this room, use from_obj, parse, build and from_config."""
         self._groups: Groups = {} if groups is None else groups
         self._hosts = NO_HOSTS if hosts is None else hosts
         self._properties: Mapping[str, int] = {} if properties is None else properties
@@ -146,8 +146,9 @@ class ResourceSet:
         hosts: Optional[Sequence[str]] = None,
         properties: Optional[Mapping[str, Idset]] = None,
     ) -> ResourceSet:
-        """Make a set of equal ranks. ``hosts`` belong to the ranks in ascending order; raises RsetError if their
-        numbers differ.
+        """Make a set of equal ranks.
+
+        ``hosts`` are assigned to the ranks in ascending order. Raises RsetError if there are more or fewer hosts.
         """
         children = children_of({"core": cores.bits, "gpu": gpus.bits if gpus is not None else 0})
         rset = cls({children: ranks.bits} if ranks.bits else {})
@@ -160,8 +161,9 @@ class ResourceSet:
 
     @classmethod
     def from_config(cls, config: Any) -> ResourceSet:
-        """Make a set of ``[[resource.config]]`` tables: a list of {hosts, cores?, gpus?, properties?}; raises
-        RsetError.
+        """Make a set from ``[[resource.config]]`` tables: a list of {hosts, cores?, gpus?, properties?}.
+
+        Raises RsetError.
         """
         return cls(*read_config(config))
 
@@ -199,8 +201,9 @@ class ResourceSet:
         return json.dumps(self.to_obj(), ensure_ascii=False)
 
     def short_form(self) -> str:
-        """Return the summary Flux shows as resource_summary: ``rank[0-3]/core[0-1] rank4/core0,gpu0``; empty:
-        ``""``.
+        """Return the summary that Flux calls resource_summary: ``rank[0-3]/core[0-1] rank4/core0,gpu0``.
+
+        It is ``""`` for an empty set.
         """
         return " ".join(
             f"rank{bracketed(ranks)}/" + ",".join(kind + bracketed(ids) for kind, ids in children)
@@ -315,7 +318,7 @@ class ResourceSet:
     # -- deriving ----------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> ResourceSet:
-        """Return a copy with other ``starttime``, ``expiration``, ``nslots``, ``scheduling`` or ``attributes``."""
+        """Return a copy with a new ``starttime``, ``expiration``, ``nslots``, ``scheduling``, ``attributes``."""
         copy = self._derive(self._groups)
         for name, value in changes.items():
             if name not in {"starttime", "expiration", "nslots", "scheduling", "attributes"}:
@@ -328,7 +331,7 @@ class ResourceSet:
         result = self._derive(united(self._groups, other._groups))
         result._hosts = joined(self._hosts, self.ranks, other._hosts, other.ranks)
         if other._properties is not self._properties:
-            # Tables may still have ranks that their sets lost, which the other set may have.
+            # A property table may contain ranks that are no longer in its own set but are in the other set.
             properties = self._own_properties()
             for name, bits in other._own_properties().items():
                 properties[name] = properties.get(name, 0) | bits
@@ -336,7 +339,7 @@ class ResourceSet:
         return result
 
     def diff(self, other: ResourceSet) -> ResourceSet:
-        """Return the resources of this set that are not in the other; a rank without any left is removed."""
+        """Return the resources of this set that are not in the other; a rank without resources is removed."""
         return self._derive(difference(self._groups, other._groups))
 
     def intersect(self, other: ResourceSet) -> ResourceSet:
@@ -376,8 +379,9 @@ class ResourceSet:
         return self.select_ranks(self.matching_ranks(constraint))
 
     def with_property(self, name: str, ranks: Idset) -> ResourceSet:
-        """Return the set with a property added to ranks; raises RsetError for a name RFC 20 forbids or an unknown
-        rank.
+        """Return the set with a property added to ranks.
+
+        Raises RsetError for an unknown rank, or a name that RFC 20 forbids.
         """
         check_property(name, "properties")
         unknown = ranks.bits & ~self._rank_bits
@@ -390,35 +394,37 @@ class ResourceSet:
         return copy
 
     def without_properties(self, keep: Callable[[str], bool]) -> ResourceSet:
-        """Return the set with only the properties ``keep`` accepts."""
+        """Return the set with only the properties for whose names ``keep`` returns true."""
         copy = self._derive(self._groups)
         copy._properties = {name: bits for name, bits in self._properties.items() if keep(name)}
         return copy
 
     def rerank(self, hosts: Optional[Sequence[str]] = None) -> ResourceSet:
-        """Return the set with ranks 0..N-1: in their order, or in the order of ``hosts``, which must name every
-        node once.
+        """Return the set with ranks 0..N-1, in their order, or in the order of ``hosts``.
 
-        A sub-instance takes the R of its job this way; ``hosts`` is its own host list. Ranks of one host keep their
-        order. Core and gpu ids do not change. Raises RsetError if the hosts are not exactly those of the set.
+        ``hosts`` must name every node once. A sub-instance adopts the R of its job this way, with its own host list as
+        ``hosts``. Ranks of one host keep their order. Core and gpu ids do not change. Raises RsetError if the hosts are
+        not exactly those of the set.
         """
         if hosts is None:
             return self._renumbered({rank: new for new, rank in enumerate(self.ranks)})
         return self._renumbered(order_of(hosts, self._hosts, self.ranks))
 
     def ranked_by(self, hosts: Sequence[str]) -> ResourceSet:
-        """Return the set with each node at the place of its host in ``hosts``, which may name further hosts.
+        """Return the set with the index of its host in ``hosts`` as the rank of each node.
 
-        An instance takes its configured R this way; ``hosts`` are its brokers' hosts in rank order. Raises RsetError
-        with the hosts that are not in the list, or less often than in the set. Without a node list ranks stay.
+        ``hosts`` may name further hosts. An instance adopts its configured R this way; ``hosts`` are its brokers' hosts
+        in rank order. Raises RsetError with the hosts that are not in the list, or less often than in the set. Without
+        a node list, ranks do not change.
         """
         if not self._hosts.names:
             return self
         return self._renumbered(places_of(hosts, self._hosts, self.ranks))
 
     def remap(self) -> ResourceSet:
-        """Return the set with ranks 0..N-1 and the cores of every rank renumbered from 0; gpu ids stay (``flux R
-        remap``).
+        """Return the set with ranks 0..N-1 and the cores of every rank renumbered from 0 (``flux R remap``).
+
+        Gpu ids do not change.
         """
         ranked = self.rerank()
         return ranked._derive(cores_from_0(ranked._groups))

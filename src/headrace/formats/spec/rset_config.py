@@ -1,4 +1,4 @@
-"""Resources of the configuration: ``[[resource.config]]`` tables, read into the parts of a resource set.
+"""Resources of the configuration: ``[[resource.config]]`` tables as the parts of a resource set.
 
 Unlike R (rset_fields), a table names hosts, not ranks, and several tables may name one host.
 """
@@ -16,7 +16,7 @@ from headrace.formats.spec.rset_hosts import HostTable, encode_hosts
 
 
 def read_config(config: Any) -> Tuple[Groups, HostTable, Dict[str, int]]:
-    """Read a list of {hosts, cores?, gpus?, properties?} into (groups, hosts, ranks by property as bit sets).
+    """Read {hosts, cores?, gpus?, properties?} tables into (groups, hosts, bit sets of ranks by property).
 
     Hosts get ranks in the order of first appearance; a later table adds to a host's resources. Raises RsetError.
     """

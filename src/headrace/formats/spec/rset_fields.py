@@ -1,6 +1,6 @@
-"""The fields of R version 1 (RFC 20): each is read and checked, with an error that names it.
+"""Readers of the fields of R version 1 (RFC 20), with errors that name the field.
 
-The checks are separate from the ResourceSet value, so that all errors in an R are in one file.
+They are separate from the ResourceSet value, so that all error messages about an R are in one file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.formats.spec.rset_groups import Children, add_group, children_of, 
 # Characters that RFC 20 forbids in the name of a property.
 _PROPERTY_FORBIDDEN = frozenset("!&'\"^`|()")
 
-# One bit set up to a larger id would take more than 512 kB; real systems have smaller ids.
+# A bit set with a larger id would take more than 512 kB. Real systems have smaller ids.
 _MAX_ID = 1 << 22
 
 

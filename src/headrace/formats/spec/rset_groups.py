@@ -1,7 +1,7 @@
-"""Ranks grouped by their children, all as bit sets, and set operations on the groups: the contents of a resource set.
+"""The contents of a resource set: ranks grouped by their children, and set operations on the groups.
 
-A group has as its key the ids of each child type, and as its value the ranks that have exactly those. Groups have no
-rank in common. The functions are pure and know nothing of R, hosts or properties.
+The key of a group is the ids of each child type; its value is the ranks that have exactly these children. Groups have
+no rank in common. The functions are pure and know nothing of R, hosts or properties.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def any_of(groups: Groups) -> int:
 
 
 def difference(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return the resources in a that are not in b; a rank without any left is removed."""
+    """Return the resources in a that are not in b; a rank without resources is removed."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         remaining = merged(mine, theirs, lambda x, y: x & ~y)
@@ -107,7 +107,7 @@ def difference(a: Groups, b: Groups) -> Dict[Children, int]:
 
 
 def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return the resources in both; a rank in both stays without children only if it had none in either."""
+    """Return the resources in both; a rank is kept without children only if it has none in either set."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         both = merged(mine, theirs, lambda x, y: x & y)

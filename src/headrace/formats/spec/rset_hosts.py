@@ -1,4 +1,4 @@
-"""Host names of a resource set's ranks: look-up by name, union of tables, and the order of a host list."""
+"""Host names of a resource set's ranks: look-up by name, union of tables, order by a host list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.formats.spec.rset_groups import bits_of
 
 
 class HostTable:
-    """Host names by rank, shared by all sets derived from one; it may have more ranks than a set uses."""
+    """Host names by rank, shared by a set and the sets derived from it; it may have more ranks than a set."""
 
     __slots__ = ("_index", "names")
 
@@ -39,8 +39,9 @@ def encode_hosts(hosts: Sequence[str]) -> str:
 
 
 def table_of(ranks: Idset, hosts: Sequence[str], where: str) -> HostTable:
-    """Assign host names to ranks in ascending order; raises RsetError, naming the field ``where``, for too few or too
-    many names.
+    """Assign host names to ranks in ascending order.
+
+    Raises RsetError, naming the field ``where``, for too few or too many names.
     """
     if len(hosts) != len(ranks):
         raise RsetError(f"{where}: names {len(hosts)} hosts, but the set has {len(ranks)} ranks")
@@ -48,8 +49,9 @@ def table_of(ranks: Idset, hosts: Sequence[str], where: str) -> HostTable:
 
 
 def joined(mine: HostTable, my_ranks: Idset, theirs: HostTable, their_ranks: Idset) -> HostTable:
-    """Return a table with the ranks of two sets, one of the given tables if it has all; raises RsetError for a rank
-    with two names.
+    """Return a table with the ranks of two sets; one of the given tables if it has all of them.
+
+    Raises RsetError for a rank with two names.
     """
     if mine is theirs or not theirs.names:
         return mine
@@ -70,9 +72,9 @@ def joined(mine: HostTable, my_ranks: Idset, theirs: HostTable, their_ranks: Ids
 
 
 def order_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, int]:
-    """Return the place of each rank in a list that must name the host of every rank once.
+    """Return the index of each rank's host in a list that must name the host of every rank once.
 
-    Ranks of one host take its places in order. Raises RsetError if the hosts are not exactly those of the ranks.
+    Ranks of one host get its indices in order. Raises RsetError if the hosts are not exactly those of the ranks.
     """
     if len(hosts) != len(ranks):
         few = "few" if len(hosts) < len(ranks) else "many"
@@ -87,10 +89,10 @@ def order_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, 
 
 
 def places_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, int]:
-    """Return the place of each rank in a list that may name further hosts.
+    """Return the index of each rank's host in a list that may name further hosts.
 
-    Ranks whose own place names their host keep it; other ranks of a host take its free places in order. Raises
-    RsetError with the hosts that the list lacks, or has less often than there are ranks on them.
+    A rank keeps its number if the list has its host at that index. The other ranks of a host get its free indices in
+    order. Raises RsetError with the hosts that the list lacks, or has less often than there are ranks on them.
     """
     names = table.names
     kept = {rank for rank in ranks if rank < len(hosts) and hosts[rank] == names.get(rank)}
@@ -104,7 +106,10 @@ def places_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int,
 def _places(
     hosts: Sequence[str], table: HostTable, ranks: Idset, kept: AbstractSet[int] = frozenset()
 ) -> Tuple[Dict[int, int], List[str]]:
-    """Return the places of ranks in a host list, and the hosts of ranks without one; ranks in `kept` are at theirs."""
+    """Return the indices of ranks in a host list, and the hosts of ranks without one.
+
+    Ranks in `kept` do not change.
+    """
     free: Dict[str, List[int]] = {}
     for place in range(len(hosts) - 1, -1, -1):
         if place not in kept:

@@ -21,14 +21,14 @@ _MAX_DEPTH = 64
 
 
 class ShapeError(ValueError):
-    """An invalid shape; the message has the position."""
+    """An invalid shape; the message contains the position."""
 
 
 def parse(text: str, default_label: str = "default") -> List[Vertex]:
-    """Return the ``resources`` list (RFC 14) of a shape. The only slot of a shape may omit its label and gets the
-    default.
+    """Return the ``resources`` list (RFC 14) of a shape.
 
-    A range count becomes a range object, an idset of several counts remains a string. Raises ShapeError.
+    If a shape has only one slot, its label may be omitted and is ``default_label``. A range count becomes a range
+    object, an idset of several counts remains a string. Raises ShapeError.
     """
     parser = _Parser(text)
     resources = parser.vertices(0)
@@ -180,7 +180,10 @@ class _Parser:
 
 
 def _read_count(text: str) -> Union[int, str, Dict[str, Any], None]:
-    """Return the RFC 14 form of a count: an integer, a range (RFC 45), or an idset (RFC 22); None for invalid text."""
+    """Return the RFC 14 form of a count; None for invalid text.
+
+    It is an integer, a range (RFC 45), or an idset (RFC 22).
+    """
     found = _RANGE.fullmatch(text)
     if found is None:
         try:
@@ -209,5 +212,5 @@ def _read_count(text: str) -> Union[int, str, Dict[str, Any], None]:
 
 
 def _integer(text: str) -> Optional[int]:
-    """Return an integer of 1 or more without leading zeros; None for other text, or for more than 18 digits."""
+    """Return an integer of 1 or more; None for other text, leading zeros, or more than 18 digits."""
     return int(text) if text[0] != "0" and len(text) <= 18 else None

@@ -1,14 +1,14 @@
-"""Slices as text, `[START:STOP:STEP]`, with parts as in Python, for `flux job last` and job-manager.history.get."""
+"""Slices as text, `[START:STOP:STEP]` as in Python, for `flux job last` and job-manager.history.get."""
 
 from __future__ import annotations
 
 
 class SliceError(ValueError):
-    """A text that is no slice."""
+    """A text that is not a slice."""
 
 
 def parse(text: str) -> slice:
-    """The slice that a text means. Raises SliceError."""
+    """Return the slice of a text. Raises SliceError."""
     parts = text[1:-1].split(":")
     if text[:1] == "[" and text[-1:] == "]" and 2 <= len(parts) <= 3:
         try:

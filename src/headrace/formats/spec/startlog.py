@@ -1,8 +1,8 @@
-"""The record of an instance's starts and ends: an eventlog (RFC 18) under the KVS key `admin.eventlog`.
+"""The log of an instance's starts and ends: an eventlog (RFC 18) under the KVS key `admin.eventlog`.
 
-A `start` event has in its context the `version` of this form and the `core_version` of the broker, a `finish` event the
-`version`. A start that follows a start tells that the instance before was not shut down: it was killed, or its machine
-was. Events of a later version and other events are passed over.
+The context of a `start` event has the `version` of this format and the `core_version` of the broker; the context of a
+`finish` event has the `version`. Two successive `start` events mean that the earlier run crashed: the broker was killed
+or its machine failed. Other events, and events of a later version, are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 class Run:
     """One run of an instance.
 
-    `start` and `end` are seconds since the epoch, `end` is None for a run that goes on or crashed.
+    `start` and `end` are seconds since the epoch; `end` is None for a run that is active or crashed.
     """
 
     __slots__ = ("core_version", "crashed", "end", "start")
@@ -37,17 +37,17 @@ class Run:
 
 
 def start_event(now: float, core_version: str) -> Event:
-    """The event of a start at `now`, seconds since the epoch."""
+    """The event for a start at `now`, seconds since the epoch."""
     return Event(now, "start", {"version": VERSION, "core_version": core_version})
 
 
 def finish_event(now: float) -> Event:
-    """The event of an orderly end at `now`, seconds since the epoch."""
+    """The event for an orderly shutdown at `now`, seconds since the epoch."""
     return Event(now, "finish", {"version": VERSION})
 
 
 def runs(events: Iterable[Event]) -> List[Run]:
-    """The runs that the events tell of, the first one first."""
+    """The runs that the events record, oldest first."""
     found: List[Run] = []
     for event in events:
         context = event.context or {}
@@ -65,5 +65,5 @@ def runs(events: Iterable[Event]) -> List[Run]:
 
 
 def follows_a_crash(found: List[Run]) -> bool:
-    """Whether the last run goes on and the one before it crashed."""
+    """True if the last run is active and the run before it crashed."""
     return len(found) > 1 and found[-1].goes_on and found[-2].crashed

@@ -1,6 +1,6 @@
 """Standard I/O of jobs (RFC 24): the contexts of the events in ``guest.output`` and ``guest.input``.
 
-UTF-8 text is stored as it is, other data as base64 with an ``encoding`` key, so that each event of a log has its own
+UTF-8 text is stored unchanged, other data as base64 with an ``encoding`` key, so each event of a log has its own
 encoding. A long run of one byte is stored once with ``repeat``. Each function makes the context of one event.
 """
 
@@ -10,10 +10,10 @@ import base64
 import binascii
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
-# For a shorter run, the key would cost more than it saves.
+# For a shorter run, the key would take more space than it saves.
 _MIN_REPEAT = 1024
 
-# The limit keeps a small event with a large ``repeat`` from taking the reader's memory.
+# The limit keeps a small event with a large ``repeat`` from exhausting the reader's memory.
 _MAX_DATA = 1 << 28
 
 
@@ -22,7 +22,10 @@ class StdioError(ValueError):
 
 
 class Data(NamedTuple):
-    """A data event. ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream."""
+    """A data event.
+
+    ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream.
+    """
 
     stream: str
     rank: str
@@ -45,7 +48,10 @@ def header(
 
 
 def data(stream: str, rank: str, content: Optional[bytes] = None, eof: bool = False) -> Dict[str, Any]:
-    """Make the context of a data event from bytes, the end of the stream, or both; raises StdioError for neither."""
+    """Make the context of a data event from bytes, the end of the stream, or both.
+
+    Raises StdioError for neither.
+    """
     context: Dict[str, Any] = {"stream": stream, "rank": rank}
     if content:
         size = len(content)

@@ -1,7 +1,7 @@
-"""Functions of the standard library for commands, without the imports of the packages that offer them.
+"""Functions of the standard library for commands, imported from its C modules to save time.
 
 The imports of a short command take 17 ms of CPU time. `socket` would add 45 % (it imports selectors and enum), `signal`
-31 % (enum), `string` and `locale` 48 % (re), `collections` 15 %. The C modules below them are part of CPython 3.8 to
+31 % (enum), `string` and `locale` 48 % (re), `collections` 15 %. The underlying C modules are part of CPython 3.8 to
 3.13.
 """
 

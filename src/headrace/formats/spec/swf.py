@@ -1,8 +1,8 @@
-"""The Standard Workload Format, version 2.2: one line for each job, 18 numbers, -1 for an unknown value.
+"""The Standard Workload Format, version 2.2: a line of 18 numbers for each job (-1: unknown).
 
 This is the format of the Parallel Workloads Archive (Feitelson and others) for logs of systems and output of workload
-models. Lines that begin with `;` are comments; those of the form `; Key: value` at the top describe the system. Lines
-are read one by one, so that an invalid line costs only that line.
+models. Lines that begin with `;` are comments; comments of the form `; Key: value` at the top describe the system.
+Each line is read separately, so an invalid line does not affect the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIELDS: Tuple[Tuple[str, int, bool], ...] = (
     ("think time", -1, True),
 )
 _MOST_STATUS = 5
-# More than every time and count of a real log, and below 2^53, up to which a float is exact for every integer.
+# More than any time or count in a real log, and less than 2^53, up to which floats represent all integers exactly.
 _MOST = 10**15
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -54,9 +54,9 @@ class SwfError(ValueError):
 
 
 class Record(NamedTuple):
-    """A job: times in seconds (submit from the start of the log), memory in kilobytes per processor; -1 is unknown.
+    """A job: times in seconds (`submit` since the start of the log), memory in kilobytes per processor.
 
-    `processors`, `limit` and `memory_limit` are what the job requested, `allocated`, `run` and `memory` what it had.
+    -1 is unknown. The job requested `processors`, `limit` and `memory_limit`, and used `allocated`, `run` and `memory`.
     """
 
     job: int
@@ -80,7 +80,7 @@ class Record(NamedTuple):
 
 
 def decode(line: str) -> Record:
-    """The record of one line. Raises SwfError with the field and its rule."""
+    """Decode a line. Raises SwfError with the field and its rule."""
     words = line.split()
     if len(words) != len(_FIELDS):
         raise SwfError(0, f"a job has {len(_FIELDS)} fields, this line has {len(words)}")

@@ -1,7 +1,7 @@
 """Task maps (RFC 34): which task of a job runs on which of its nodes.
 
-A map is stored as RFC 34's blocks `(nodeid, nnodes, ppn, repeat)`, so that a million tasks assigned in turns to
-thousands of nodes are a few numbers, and a look-up is arithmetic on blocks.
+A map is stored as the blocks `(nodeid, nnodes, ppn, repeat)` of RFC 34. So a million tasks that are assigned cyclically
+to thousands of nodes are a few numbers, and a look-up is arithmetic on blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.formats.spec.idset import MAX_ID, Idset, IdsetError
 
 Block = Tuple[int, int, int, int]
 
-# The longest value that a PMI-1 server accepts (RFC 13); a client that gets an empty mapping computes it itself.
+# The longest value that a PMI-1 server accepts (RFC 13). A client that gets an empty mapping computes its own.
 PMI_VALUE_LIMIT = 1024
 
 _PMI = re.compile(r"\(vector(?:,\([0-9]{1,8},[0-9]{1,8},[0-9]{1,8}\))*\)\Z", re.ASCII)
@@ -22,11 +22,14 @@ _PMI_BLOCK = re.compile(r"\(([0-9]+),([0-9]+),([0-9]+)\)", re.ASCII)
 
 
 class TaskMapError(ValueError):
-    """Invalid text or object for a task map (RFC 34), or a scheme that does not fit the job; the message says why."""
+    """Invalid text or object for a task map (RFC 34), or a scheme that does not fit the job."""
 
 
 class TaskMap:
-    """An immutable task map. Without blocks, the map is unknown (RFC 34's `[]`) and has no nodes and no tasks."""
+    """An immutable task map.
+
+    Without blocks, the map is unknown (RFC 34's `[]`) and has no nodes and no tasks.
+    """
 
     __slots__ = ("blocks", "nnodes", "ntasks")
 
@@ -53,7 +56,7 @@ class TaskMap:
 
     @classmethod
     def decode(cls, source: Union[str, List[Any], object]) -> TaskMap:
-        """Return the map of any form: JSON text, its array or wrapping object, raw `0-1;2-3`, PMI `(vector,…)`.
+        """Return the map in any form: JSON text, an array or object, raw `0-1;2-3`, PMI `(vector,…)`.
 
         Raises TaskMapError.
         """
@@ -77,8 +80,9 @@ class TaskMap:
 
     @classmethod
     def from_nodes(cls, tasks: Sequence[Idset]) -> TaskMap:
-        """Return the map of nodes 0, 1, … with these tasks. Raises TaskMapError unless each task is on exactly one
-        node.
+        """Return the map of nodes 0, 1, … with these tasks.
+
+        Raises TaskMapError unless each task is on exactly one node.
         """
         total = sum(map(len, tasks))
         runs = sorted((lo, hi, node) for node, ids in enumerate(tasks) for lo, hi in ids.ranges())
@@ -95,8 +99,9 @@ class TaskMap:
 
     @classmethod
     def block(cls, counts: Sequence[int]) -> TaskMap:
-        """Return the map that fills one node after another with `counts` tasks. Raises TaskMapError for a
-        negative one.
+        """Return the map that fills one node after another with `counts` tasks.
+
+        Raises TaskMapError for a negative count.
         """
         blocks: List[Block] = []
         for node, count in enumerate(_check_counts(counts)):
@@ -119,7 +124,7 @@ class TaskMap:
             for node, count in enumerate(remaining):
                 if count:
                     _append(dealt, (node, 1, min(stride, count), 1))
-            # Until the node with the fewest tasks is full, every turn is the same.
+            # Until the node with the fewest remaining tasks is full, every turn is the same.
             smallest = min(count for count in remaining if count)
             turns = max(1, smallest // stride)
             if len(dealt) == 1:
@@ -133,10 +138,10 @@ class TaskMap:
 
     @classmethod
     def manual(cls, source: Union[str, List[Any], object], counts: Sequence[int]) -> TaskMap:
-        """Return a user's map, in any form. Raises TaskMapError unless it has the nodes and the number of tasks of the
-        job.
+        """Return a user's map, in any form.
 
-        A node may have more or fewer tasks than in `counts`, but at least one.
+        Raises TaskMapError unless it has the nodes of the job and the same total number of tasks. A node may have more
+        or fewer tasks than in `counts`, but at least one.
         """
         given = cls.decode(source)
         if given.ntasks != sum(counts) or given.nnodes != len(counts):
@@ -185,8 +190,9 @@ class TaskMap:
         return ";".join(self.node_tasks(node).encode() for node in range(self.nnodes))
 
     def pmi_mapping(self, limit: Optional[int] = PMI_VALUE_LIMIT) -> str:
-        """Return PMI_process_mapping (RFC 13), `(vector,(0,2,1))`; empty if it exceeds `limit` or the map is
-        unknown.
+        """Return PMI_process_mapping (RFC 13), `(vector,(0,2,1))`.
+
+        It is empty if the text exceeds `limit` or the map is unknown.
         """
         parts: List[str] = []
         length = len("(vector)")
@@ -209,7 +215,7 @@ class TaskMap:
 
 
 def _append(blocks: List[Block], block: Block) -> None:
-    """Append a block of the next tasks, joined to the last block if the map stays the same."""
+    """Append a block of the next tasks, merged with the last block if that results in the same map."""
     nodeid, nnodes, ppn, repeat = block
     if blocks and repeat == 1:
         last_node, last_nnodes, last_ppn, last_repeat = blocks[-1]
@@ -225,7 +231,7 @@ def _append(blocks: List[Block], block: Block) -> None:
 
 
 def _fold(blocks: List[Block]) -> None:
-    """Join the last block to the one before it if it repeats that."""
+    """Merge the last block with the block before it if it repeats that block."""
     if len(blocks) > 1 and blocks[-1][:3] == blocks[-2][:3]:
         blocks[-2:] = [(*blocks[-1][:3], blocks[-2][3] + blocks[-1][3])]
 

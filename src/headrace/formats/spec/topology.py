@@ -1,16 +1,18 @@
-"""The shape of the TBON: which rank is whose parent, and where a message for a rank goes next. Pure arithmetic.
+"""The topology of the TBON: the parent of each rank, and the next hop of a message to a rank.
 
-`kary:K` numbers ranks breadth first, so parent and children are a division away; `custom` trees (a `[bootstrap]` table
-with `parent` names) are given as a parent list. `kary:0` is flat: every rank hangs off rank 0. `mincrit:K` has K
-routers between rank 0 and all others, so that few ranks matter to others; without K it takes as many as keep fanouts at
-1024.
+All functions are arithmetic on ranks, without I/O.
+
+- `kary:K` numbers ranks breadth first. `kary:0` is flat: rank 0 is the parent of every other rank.
+- `custom` trees (a `[bootstrap]` table with `parent` names) are given as a list of parents.
+- `mincrit:K` has K routers between rank 0 and all other ranks, so that few ranks are critical. Without K, it has as
+  many routers as are needed for a fanout of at most 1024.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-# The fanout that `mincrit` keeps to, as in real Flux.
+# The largest fanout of `mincrit` without a number of routers, as in real Flux.
 _MOST_CHILDREN = 1024
 
 
@@ -29,7 +31,7 @@ class Topology:
         self.size = size
         self.uri = uri
         self.fanout = 0
-        # Whether the parents were named, and do not follow from `uri`.
+        # True if the parents are listed, and are not computed from `uri`.
         self._given = parents is not None or uri == "custom"
         if parents is None:
             scheme, _, arg = uri.partition(":")
@@ -59,10 +61,10 @@ class Topology:
             if not 0 <= parent < size or parent == rank:
                 raise TopologyError(f"rank {rank}: parent {parent} is not another rank of this instance")
             self._children[parent].append(rank)
-        # The ranks that others depend on.
+        # The ranks that other ranks depend on.
         self.routers = [rank for rank in range(size) if not rank or self._children[rank]]
         self._subtree: dict[int, frozenset[int]] = {}
-        # Hops from rank 0 to the farthest.
+        # Hops from rank 0 to the farthest rank.
         self.max_level = max(self._depth(rank) for rank in range(size))
 
     def _depth(self, rank: int) -> int:
@@ -71,13 +73,13 @@ class Topology:
             rank = self._parents[rank]
             depth += 1
             if depth > self.size:
-                raise TopologyError("the parents form a circle")
+                raise TopologyError("the parents form a cycle")
         return depth
 
     def grown(self, size: int) -> Topology:
-        """The tree of more ranks, in which those of this one keep their parents. Raises TopologyError.
+        """Return the tree with `size` ranks, in which the ranks of this tree keep their parents.
 
-        Where parents were named, further ranks hang off rank 0.
+        If parents were listed, rank 0 is the parent of each new rank. Raises TopologyError if a parent would change.
         """
         if size < self.size:
             raise TopologyError(f"size {size}: an instance of {self.size} brokers does not get smaller")
@@ -126,7 +128,7 @@ class Topology:
 
 
 def _few_critical(size: int, routers: int | None) -> list[int]:
-    """Parents for ranks 1 to `routers`, below rank 0, each with about as many of the other ranks."""
+    """The parents for `mincrit`: rank 0 for routers; routers, evenly, for the other ranks."""
     others = size - 1
     if routers is None:
         routers = 0 if others <= _MOST_CHILDREN else -(-others // (_MOST_CHILDREN + 1))

@@ -1,6 +1,6 @@
 """KVS tree objects, version 1 (RFC 11), and the blobrefs that they contain (RFC 10).
 
-The objects are plain dictionaries, as in messages; the functions make them, and check those from other programs.
+The objects are plain dictionaries, as in messages. The functions make objects, and check objects from other programs.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-# The length of the digest in hex digits, by the hashes that `content.hash` may name.
+# The length of the digest in hex digits for each hash that `content.hash` may name.
 _DIGITS = {"sha1": 40, "sha256": 64}
-# The standard library's own module for each hash. OpenSSL, which hashlib loads, is faster for blobs of more than _SMALL
-# bytes, but loading it takes longer than the start of an instance's KVS.
+# The standard library's own module for each hash. hashlib loads OpenSSL, which is faster for blobs of more than _SMALL
+# bytes but takes longer to load than an instance's KVS takes to start.
 _MODULES = {"sha1": "_sha1", "sha256": "_sha2" if sys.version_info >= (3, 12) else "_sha256"}
 _SMALL = 2048
 _BLOBREF = re.compile(r"([a-z0-9]+)-([0-9a-f]+)\Z", re.ASCII)
@@ -34,7 +34,7 @@ def val(data: bytes) -> TreeObject:
 
 
 def valref(blobrefs: List[str]) -> TreeObject:
-    """Return a `valref`: data stored in the content store, in pieces."""
+    """Return a `valref`: data stored in the content store, as one or more blobs."""
     return {"ver": 1, "type": "valref", "data": blobrefs}
 
 
@@ -49,7 +49,7 @@ def dirref(blobref: str) -> TreeObject:
 
 
 def symlink(target: str, namespace: Optional[str] = None) -> TreeObject:
-    """Return a `symlink` to a key, in the link's own namespace if none is named."""
+    """Return a `symlink` to a key, by default in the namespace of the link."""
     data = {"target": target} if namespace is None else {"namespace": namespace, "target": target}
     return {"ver": 1, "type": "symlink", "data": data}
 
@@ -70,7 +70,7 @@ def digest(data: bytes, hash: str) -> bytes:
         try:
             return bytes(getattr(__import__(_MODULES[hash]), hash)(data).digest())
         except ImportError:
-            # This Python was built with OpenSSL's hashes only.
+            # This Python was built without its own hash modules, only with OpenSSL's.
             pass
     import hashlib
 
@@ -85,7 +85,10 @@ def digest_size(hash: str) -> int:
 
 
 def blobref(data: bytes, hash: str = "sha1") -> str:
-    """Return the blobref of a blob: hash name, hyphen, hex digest. Raises TreeObjectError for an unknown hash."""
+    """Return the blobref of a blob: hash name, hyphen, hex digest.
+
+    Raises TreeObjectError for an unknown hash.
+    """
     if hash not in _DIGITS:
         raise TreeObjectError(f"unknown hash '{hash}': expected {' or '.join(_DIGITS)}")
     return f"{hash}-{digest(data, hash).hex()}"
@@ -98,7 +101,10 @@ def is_blobref(text: object) -> bool:
 
 
 def validate(obj: object) -> None:
-    """Check a tree object from another program, with all entries of a `dir`. Raises TreeObjectError with the path."""
+    """Check a tree object from another program, including the entries of a `dir`.
+
+    Raises TreeObjectError with the path.
+    """
     _validate(obj, "", 0)
 
 

@@ -1,8 +1,8 @@
 """The handle: one connection to a broker, and remote procedure calls over it (RFC 6).
 
 Commands, `import flux` and the local runner all use this file, so it is synchronous, small and quick to import.
-Responses are assigned to their calls by matchtag; other messages are queued in order of arrival. Nothing is dropped: a
-call keeps its responses until `get`, an iteration or a reactor takes them.
+Responses are assigned to their calls by matchtag; other messages are queued in order of arrival. No message is dropped:
+a call keeps its responses until `get`, an iteration or a reactor consumes them.
 """
 
 from __future__ import annotations
@@ -38,19 +38,17 @@ if TYPE_CHECKING:
 __all__ = ["NODEID_ANY", "Handle", "Rpc"]
 
 _RECV_SIZE = 1 << 18
-# Seconds; poll(2) takes milliseconds as an int.
+# The longest timeout in seconds; poll(2) takes milliseconds as an int.
 _LONGEST = 2e6
 
 
 def response_error(msg: Message) -> OSError:
-    """The exception for a failed response: its errno, with its text or that of the errno."""
+    """The exception for a failed response, with its errno and its text, by default the text of the errno."""
     return OSError(msg.errnum, msg.text or os.strerror(msg.errnum))
 
 
 class Rpc:
-    """One call. `get()` returns the next response's object; iterate over a streaming call; or register
-    `then(callback)`.
-    """
+    """A call. Get responses with `get()`, by iterating over a streaming call, or by a callback (`then`)."""
 
     __slots__ = ("_callback", "_handle", "_inbox", "done", "matchtag", "nodeid", "topic")
 
@@ -108,7 +106,7 @@ class Rpc:
         return self._callback is not None
 
     def then(self, callback: Callable[[Rpc], None]) -> Rpc:
-        """Register `callback(self)`, which a reactor calls for each response; it takes the response with `get()`."""
+        """Register `callback(self)`, which a reactor calls for each response; the callback must call `get()`."""
         self._callback = callback
         if self._inbox:
             self._handle.mark_ready(self)
@@ -125,7 +123,7 @@ class Rpc:
         while self._inbox and self._callback is not None:
             first = self._inbox[0]
             self._callback(self)
-            # A callback may wait for other calls, so that it has taken this response already.
+            # If the callback waited for other calls, it may have consumed this response already.
             if self._inbox and self._inbox[0] is first:
                 self._inbox.popleft()
 
@@ -136,13 +134,16 @@ class Rpc:
             self._handle.mark_ready(self)
 
     def cancel(self, topic: str = "") -> None:
-        """Ask the service to end this streaming call with an error response. A call that has ended is not affected."""
+        """Ask the service to end this streaming call with an error response.
+
+        A call that has ended is not affected.
+        """
         if not self.done:
             self._handle.rpc_noreply(topic or self.topic + "-cancel", {"matchtag": self.matchtag}, self.nodeid)
 
 
 class Handle:
-    """A connection to the broker at `uri` (default: FLUX_URI, or the system instance), or over a connected `sock`.
+    """A connection to the broker at `uri` (default: FLUX_URI or the system instance), or over `sock`.
 
     Not thread-safe. Raises OSError if the broker cannot be reached; its text is for users.
     """
@@ -180,7 +181,7 @@ class Handle:
         # Responses to requests that were sent as messages, not as calls.
         self._responses: Deque[Message] = deque()
         self._ready: Deque[Rpc] = deque()
-        # The receiver of messages that belong to no call, the mask of its types, and the number of watchers behind it.
+        # The receiver of messages that belong to no call, the mask of their types, and the number of its watchers.
         self.message_callback: Optional[Callable[[Message], None]] = None
         self.message_types = 0
         self.watching = 0
@@ -216,7 +217,7 @@ class Handle:
             self._send_rest(data[sent:])
 
     def _send_rest(self, data: bytes) -> None:
-        """Send the rest when the broker is ready, and read in the meantime, since the broker may wait for that."""
+        """Send the rest when the broker is ready, and read meanwhile: the broker may be waiting for that."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN | select.POLLOUT)
         unsent = memoryview(data)
@@ -240,12 +241,12 @@ class Handle:
         flags: int = 0,
         payload: Optional[bytes] = None,
     ) -> Rpc:
-        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may include FLAG_STREAMING.
+        """Call `topic` with a JSON object, or with an encoded `payload`; `flags` may include FLAG_STREAMING.
 
         `nodeid` is a rank, NODEID_ANY or NODEID_UPSTREAM.
         """
         if nodeid == NODEID_UPSTREAM:
-            # A request upstream names the broker whose parent is meant (RFC 6).
+            # An upstream request contains the rank of the sending broker, whose parent handles it (RFC 6).
             nodeid, flags = int(self.attr_get("rank")), flags | FLAG_UPSTREAM
         if self._free_tags:
             tag = heappop(self._free_tags)
@@ -258,7 +259,7 @@ class Handle:
         return call
 
     def stream(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY) -> Rpc:
-        """Call a streaming method (RFC 6): many responses, ended by an error response, ENODATA for success."""
+        """Call a streaming method (RFC 6): responses until an error response, which is ENODATA for success."""
         return self.rpc(topic, obj, nodeid, FLAG_STREAMING)
 
     def rpc_noreply(
@@ -270,8 +271,9 @@ class Handle:
     # -- receiving
 
     def pump(self, timeout: Optional[float] = None) -> bool:
-        """Read once from the broker and assign messages. False if none arrived within `timeout` seconds (None:
-        wait).
+        """Read once from the broker and assign messages to calls and queues.
+
+        Returns False if no data arrived within `timeout` seconds (None: no limit).
         """
         if timeout is not None and timeout > 0:
             poller = select.poll()
@@ -308,7 +310,7 @@ class Handle:
             self._requests.append(msg)
 
     def forget(self, call: Rpc) -> None:
-        """Drop the responses of a call; its matchtag is not reused, as responses may still arrive."""
+        """Drop the responses of a call. Its matchtag is not reused, because responses may still arrive."""
         if self._calls.get(call.matchtag) is call:
             del self._calls[call.matchtag]
 
@@ -350,8 +352,9 @@ class Handle:
         return self._events.popleft()
 
     def unclaimed(self, types: int) -> List[Deque[Message]]:
-        """The queues of read messages of these types (a mask) that belong to no call; the caller removes what
-        it uses.
+        """The queues of received messages of these types (a mask) that belong to no call.
+
+        The caller removes the messages that it uses.
         """
         queues = ((EVENT, self._events), (REQUEST, self._requests), (RESPONSE, self._responses))
         return [queue for kind, queue in queues if types & kind]
@@ -369,10 +372,10 @@ class Handle:
 
 
 def enclosing(path: str) -> str:
-    """The URI of an enclosing instance: ".." is the one with this instance as a job, "../.." its own, "/" the
-    outermost.
+    """The URI of an enclosing instance.
 
-    Levels beyond the outermost have no effect. Raises OSError EINVAL for other paths.
+    ".." is the instance of which this instance is a job, "../.." is the next one, and "/" is the outermost. Levels
+    beyond the outermost have no effect. Raises OSError EINVAL for other paths.
     """
     words = path.split("/")
     if path != "/" and (path[0] == "/" or not {"", ".", ".."}.issuperset(words)):

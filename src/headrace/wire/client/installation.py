@@ -1,7 +1,7 @@
-"""The commands, bindings and folders of this installation, and the environment that finds `flux` and `import flux`.
+"""The commands, bindings and folders of this installation, and the environment to find them.
 
-An instance passes that environment to its programs. Only PATH and PYTHONPATH change. The folder in PYTHONPATH has only
-the package `flux`, so that a user's own Python finds the bindings without Headrace's dependencies; in a view,
+An instance passes that environment to its programs. Only PATH and PYTHONPATH change. The folder in PYTHONPATH contains
+only the package `flux`, so that a user's own Python finds the bindings without Headrace's dependencies. In a view,
 PYTHONPATH is not changed.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINDINGS = os.path.join(_PACKAGE, "wire", "compat", "python")
-# Where the parts of this installation are, by the names of `flux config builtin`.
+# The folders of this installation, by their names in `flux config builtin`.
 FOLDERS = {
     "python_path": BINDINGS,
     "exec_path": os.path.join(_PACKAGE, "cli"),
@@ -34,7 +34,7 @@ def _scripts() -> str:
     return sysconfig.get_path("scripts") or ""
 
 
-# Functions that name a folder in which the commands may be, tried in order.
+# Functions that return a folder in which the commands may be, tried in order.
 _CANDIDATES: Tuple[Callable[[], str], ...] = (
     lambda: os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
     lambda: os.path.dirname(sys.executable or ""),
@@ -44,9 +44,9 @@ _CANDIDATES: Tuple[Callable[[], str], ...] = (
 
 
 def is_in_view() -> bool:
-    """Whether this is the installation that a MiniCluster adds to a user's container (docs/dev/view.md).
+    """True for the installation that a MiniCluster adds to a user's container (docs/dev/view.md).
 
-    There PYTHONPATH is not changed: the container's programs get the bindings only on request, by sourcing
+    In a view, PYTHONPATH is not changed. The container's programs get the bindings only on request: by sourcing
     flux-view.sh, by `flux env` or by `flux python`.
     """
     return "_headrace_code" in sys.modules
@@ -77,12 +77,12 @@ def with_flux(env: Mapping[str, str]) -> Dict[str, str]:
     return out
 
 
-# Where a system instance's configuration is kept.
+# The folder of a system instance's configuration.
 CONFDIR = "/etc/flux"
 
 
 def builtin_values() -> Dict[str, str]:
-    """Where this installation keeps what, by the names that Flux uses."""
+    """The folders and files of this installation, by Flux's names."""
     return {
         **FOLDERS,
         "rc1_path": "",

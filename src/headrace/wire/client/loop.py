@@ -1,4 +1,4 @@
-"""The handle of `loop://`: every message that is sent comes back, to test programs without a broker."""
+"""The handle of `loop://`, which receives its own messages, to test programs without a broker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOOP_URI = "loop://"
 
 
 class LoopHandle(Handle):
-    """A handle whose requests arrive at itself; the receiver takes one with `unclaimed` and answers it with `send`.
+    """A handle that receives its own requests: get them with `unclaimed`, and respond with `send`.
 
-    Every event comes back, with or without a subscription. A message without a sender gets this user, as owner.
+    It receives every event, with or without a subscription. A message without a sender gets this user, as owner.
     """
 
     __slots__ = ("_entrance",)
@@ -46,7 +46,10 @@ class LoopHandle(Handle):
                 self.pump(0)
 
     def pump(self, timeout: Optional[float] = None) -> bool:
-        """Read sent messages. Raises OSError EDEADLK for a wait without timeout, because there is no other sender."""
+        """Read sent messages.
+
+        Raises OSError EDEADLK for a wait without timeout, because there is no other sender.
+        """
         if timeout is None:
             poller = select.poll()
             poller.register(self._sock, select.POLLIN)
@@ -55,7 +58,7 @@ class LoopHandle(Handle):
         return super().pump(timeout)
 
     def subscribe(self, topic: str) -> None:
-        """Does nothing: all events come back."""
+        """Does nothing: the handle receives all events."""
 
     def unsubscribe(self, topic: str) -> None:
-        """Does nothing: all events come back."""
+        """Does nothing: the handle receives all events."""

@@ -1,7 +1,7 @@
-"""A small event loop over poll(2) for commands that follow several streams at once, and for `import flux`.
+"""A small event loop over poll(2), for commands that follow several streams, and for `import flux`.
 
-asyncio and selectors take more time to import than a whole command may take. This loop watches file descriptors, timers
-and signals; a handle is a descriptor whose messages are dispatched after each read.
+Importing asyncio and selectors takes longer than a whole command may take. This loop watches file descriptors, timers
+and signals. A handle is watched as a descriptor, and its messages are dispatched after each read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 POLLIN = select.POLLIN
 POLLOUT = select.POLLOUT
 POLLERR = select.POLLERR
-# Seconds; poll(2) takes milliseconds as an int.
+# The longest timeout in seconds; poll(2) takes milliseconds as an int.
 _LONGEST = 2e6
 
 
@@ -77,7 +77,7 @@ class Reactor:
         heappush(self._timers, (when, self._count, timer))
 
     def add_signal(self, signum: int, callback: Callable[[], None]) -> None:
-        """Call `callback()` in the loop when `signum` arrives; the previous handler is restored when `run` ends."""
+        """Call `callback()` in the loop when `signum` arrives; `run` restores the previous handler at its end."""
         if self._wakeup is None:
             self._wakeup = os.pipe()
             for fd in self._wakeup:
@@ -116,8 +116,9 @@ class Reactor:
         self._running = False
 
     def add_turn(self, when: str, callback: Callable[[], None]) -> None:
-        """Call `callback()` in each turn: before the loop waits ("prepare"), after it ("check"), or instead
-        ("idle").
+        """Call `callback()` in each turn: before the loop waits ("prepare") or after it ("check").
+
+        With "idle", the loop calls it instead of waiting.
         """
         self._turns[when].append(callback)
 

@@ -1,4 +1,4 @@
-"""Connections of clients to a broker: `local://PATH` sockets, and `ssh://HOST/PATH` through a relay process.
+"""Client connections to a broker: `local://PATH` sockets, and `ssh://HOST/PATH` through a relay.
 
 A broker answers a new connection with one byte: 0, or the errno of a refusal.
 """
@@ -33,8 +33,10 @@ def split_uri(uri: str) -> Tuple[str, str, str]:
 
 
 def _is_ssh_host(host: str) -> bool:
-    """Whether a text is [USER@]HOST[:PORT]. A user or host must not begin with a dash: ssh would take it for an option,
-    some options run commands (ProxyCommand), and addresses may come from job memos.
+    """True for a text of the form [USER@]HOST[:PORT].
+
+    A user or host must not begin with a dash: addresses may come from job memos, and ssh would parse it as an option.
+    Some options run commands (ProxyCommand).
     """
     user, at, rest = host.rpartition("@")
     name, colon, port = rest.partition(":")
@@ -44,26 +46,26 @@ def _is_ssh_host(host: str) -> bool:
 
 
 def through_proxy(uri: str) -> str:
-    """The address of another instance, as given by a broker, for a client of `flux proxy`: a local socket is on the
-    host that the proxy is connected to (FLUX_PROXY_REMOTE).
+    """Convert another instance's URI, received from a broker, for a client of `flux proxy`.
+
+    A local socket is on the host to which the proxy is connected (FLUX_PROXY_REMOTE).
     """
     remote = os.environ.get("FLUX_PROXY_REMOTE")
     return f"ssh://{remote}{uri[8:]}" if remote and uri.startswith("local://") else uri
 
 
 def is_this_host(host: str) -> bool:
-    """Whether the host of an ssh URI is this machine, so that its socket is reached without ssh."""
+    """True if the host of an ssh URI is this machine, whose sockets can be reached without ssh."""
     name = host.rpartition("@")[2].partition(":")[0]
     here = os.environ.get("FLUX_FAKE_HOSTNAME") or os.uname().nodename
     return name in ("localhost", here) or name == here.partition(".")[0]
 
 
 def connect(uri: str, timeout: Optional[float] = None) -> socket.socket:
-    """A connected stream to the broker at `uri`, after the broker's greeting, for which `timeout` seconds are waited
-    (a local broker; None: without end).
+    """Connect to the broker at `uri`, wait for its greeting, and return the socket.
 
-    Raises OSError with Flux's text: ENOENT if there is no socket, ECONNREFUSED if no broker listens on it, ETIMEDOUT,
-    or the errno in the broker's greeting.
+    `timeout` is in seconds (None: no limit) and applies to local brokers. Raises OSError with Flux's text: ENOENT if
+    there is no socket, ECONNREFUSED if no broker listens on it, ETIMEDOUT, or the errno in the broker's greeting.
     """
     scheme, host, path = split_uri(uri)
     if scheme == "ssh":
@@ -90,7 +92,7 @@ def _greet(sock: socket.socket) -> socket.socket:
         first = sock.recv(1)
     except OSError as exc:
         sock.close()
-        # A timeout of a socket has no errno.
+        # The exception for a socket's timeout has no errno.
         code = exc.errno or errno.ETIMEDOUT
         raise OSError(code, f"Unable to connect to Flux: {os.strerror(code)}") from None
     if not first:
@@ -105,8 +107,8 @@ def _greet(sock: socket.socket) -> socket.socket:
 def ssh_command(host: str, path: str) -> List[str]:
     """The command that relays bytes to the socket `path` on `host` ([USER@]HOST[:PORT]).
 
-    FLUX_SSH names another ssh. On the host, `flux` is found next to the socket, where the broker has linked its own, or
-    at its local path; FLUX_SSH_RCMD names it instead.
+    FLUX_SSH names another program than ssh. On the remote host, `flux` is searched in `bin` beside the socket, where
+    the broker creates a link to it, and then at its path on this host. FLUX_SSH_RCMD names another command.
     """
     import shlex
 
@@ -115,15 +117,15 @@ def ssh_command(host: str, path: str) -> List[str]:
     if port:
         argv += ["-p", port]
     argv.append(name)
-    # The remote shell sets LD_LIBRARY_PATH for the relay, whose Python may need the same libraries as this one.
+    # LD_LIBRARY_PATH is passed to the relay, because its Python may need the same libraries as this process.
     libraries = os.environ.get("LD_LIBRARY_PATH")
-    carried = ["LD_LIBRARY_PATH=" + shlex.quote(libraries)] if libraries else []
-    there = os.environ.get("FLUX_SSH_RCMD")
-    if there:
-        argv += [*carried, there]
+    library_path = ["LD_LIBRARY_PATH=" + shlex.quote(libraries)] if libraries else []
+    remote_command = os.environ.get("FLUX_SSH_RCMD")
+    if remote_command:
+        argv += [*library_path, remote_command]
     else:
         folders = [os.path.join(os.path.dirname(path), "bin"), _own_folder(), "/bin", "/usr/bin"]
-        argv += ["env", "PATH=" + shlex.quote(":".join(folders)), *carried, "flux"]
+        argv += ["env", "PATH=" + shlex.quote(":".join(folders)), *library_path, "flux"]
     return [*argv, "relay", shlex.quote(path)]
 
 
@@ -137,17 +139,19 @@ def _own_folder() -> str:
 
 
 def _connect_ssh(host: str, path: str) -> socket.socket:
-    """A greeted socket whose other end is `flux relay PATH` on `host`. The output of ssh becomes part of the error
-    instead of being printed, since programs that use the handle decide what they print.
+    """Connect to `flux relay PATH` on `host`, and return the socket after the broker's greeting.
+
+    Error output of ssh becomes part of the exception and is not printed, because the program that uses the handle
+    decides what to print.
     """
     import subprocess
 
     argv = ssh_command(host, path)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    said = os.memfd_create("ssh-stderr")
+    ssh_stderr = os.memfd_create("ssh-stderr")
     try:
         try:
-            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said)
+            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=ssh_stderr)
         except OSError as exc:
             ours.close()
             raise OSError(
@@ -158,23 +162,27 @@ def _connect_ssh(host: str, path: str) -> socket.socket:
         try:
             return _greet(ours)
         except OSError as exc:
-            text = os.pread(said, 4096, 0).decode("utf-8", "replace").strip()
+            text = os.pread(ssh_stderr, 4096, 0).decode("utf-8", "replace").strip()
             raise OSError(exc.errno, f"{exc.strerror}: {text}" if text else exc.strerror) from None
     finally:
         theirs.close()
-        os.close(said)
+        os.close(ssh_stderr)
 
 
 def own_userid() -> int:
-    """The userid that a command means by one's own: that of HEADRACE_USERID, which jobs of guests have, or of this
-    process. Raises OSError(EINVAL).
+    """The user whose jobs a command handles by default: HEADRACE_USERID, or the user of this process.
+
+    HEADRACE_USERID is set in guests' jobs. Raises OSError(EINVAL).
     """
     own = _number(credential.OWN_USERID)
     return os.getuid() if own is None else own
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:
-    """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK, by which an owner may claim less."""
+    """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK.
+
+    An owner sets them to act with fewer privileges.
+    """
     return _number(credential.USERID), _number(credential.ROLEMASK)
 
 

@@ -1,4 +1,4 @@
-"""The default shell of a user, the same for `flux start`, `flux alloc` and `flux proxy`."""
+"""The default shell of a user, for `flux start`, `flux alloc` and `flux proxy`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Mapping
 
 _LAST = "/bin/sh"
-# Shells that refuse a log-in; this user has logged in already.
+# Login shells that only refuse logins. This user is logged in already, so they are not used.
 _NO_SHELLS = ("nologin", "false")
 
 
@@ -22,7 +22,7 @@ def user_shell(env: Mapping[str, str]) -> str:
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:
-        # A container may run this process under an unknown uid.
+        # In a container, the uid of this process may be unknown.
         return _LAST
     usable = os.path.basename(shell) not in _NO_SHELLS and os.access(shell, os.X_OK)
     return shell if usable else _LAST

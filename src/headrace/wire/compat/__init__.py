@@ -1,1 +1,1 @@
-"""The parts by which `flux` and `import flux` resolve to Headrace."""
+"""Headrace's `import flux` for programs that are written for Flux."""

@@ -1,7 +1,7 @@
-"""What commands, bindings and services share about listing and submitting jobs. Nothing here prints."""
+"""Functions that commands, bindings and services share to list and submit jobs. Nothing here prints."""
 
 from __future__ import annotations
 
 
 class QueryError(ValueError):
-    """A request is wrong, or names something that does not exist; the text is for users."""
+    """A request is invalid, or names something that does not exist; the text is for users."""

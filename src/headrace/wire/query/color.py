@@ -1,4 +1,4 @@
-"""Whether a command colors what it prints."""
+"""Decides whether a command colors its output."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ WHEN = ("always", "never", "auto")
 
 
 def unwanted() -> bool:
-    """Whether the user wants no colors but those that an option asks for (https://no-color.org)."""
+    """True if the user wants colors only on request by an option (https://no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def stdout_colored(when: str) -> bool:
-    """Whether `--color=WHEN` means that stdout gets colors: always, never, or auto (on a terminal)."""
+    """True if stdout is to be colored with `--color=WHEN`: always, never, or auto (on a terminal)."""
     return when == "always" or (when == "auto" and sys.stdout.isatty() and not unwanted())

@@ -1,7 +1,12 @@
 """`--conf`: an instance's configuration from the command line of `flux batch`, `alloc` and `start`.
 
-A value is `KEY=VALUE` (VALUE as JSON, else text), a TOML or JSON file, the text of one over several lines, or a name:
-NAME.toml or NAME.json in the folder flux/config of the user's or the site's configuration (XDG base directories).
+A value is one of:
+
+- `KEY=VALUE`, where VALUE is JSON or else a string;
+- a TOML or JSON file;
+- TOML or JSON text of several lines;
+- the NAME of a file NAME.toml or NAME.json in the folder flux/config of the user's or the site's configuration (XDG
+  base directories).
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def merge(texts: Sequence[str], conf: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """The configuration that all values make together, later ones winning; those of `conf` come first, and change.
+    """Merge all values into `conf` (default: empty) and return it; a later value overrides.
 
     Raises QueryError, OSError.
     """
@@ -49,7 +54,7 @@ def _read(text: str) -> Dict[str, Any]:
 
 
 def _named(name: str) -> str:
-    """The file of a named configuration. Raises QueryError."""
+    """The path of a named configuration. Raises QueryError."""
     from headrace.wire.client.installation import config_folders
 
     for folder in config_folders():
@@ -73,7 +78,7 @@ def read_path(path: str) -> Dict[str, Any]:
 
 
 def decode(text: str, where: str) -> Dict[str, Any]:
-    """A configuration's text, JSON or TOML; `where` begins the error line. Raises QueryError."""
+    """Decode a configuration's text, JSON or TOML. Raises QueryError, whose message begins with `where`."""
     try:
         found = json.loads(text) if text.lstrip()[:1] == "{" else _toml(text)
     except ValueError as exc:

@@ -1,4 +1,7 @@
-"""Eventlogs as text: `TIMESTAMP NAME KEY=VALUE…`, JSON lines, or times for people (as dmesg -H gives them)."""
+"""Eventlogs as text (`TIMESTAMP NAME KEY=VALUE…`) or JSON lines.
+
+Times are optionally in the form of `dmesg -H`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _KEY, _VALUE, _NUMBER, _OFF = "\033[34m", "\033[35m", "\033[37m", "\033[0m"
 
 
 class HumanTime:
-    """Times as `[Nov21 00:51]` for the first event of a minute, then as `[  +0.011926]` since that one."""
+    """Times as `[Nov21 00:51]` for the first event of a minute, then as `[  +0.011926]` since that event."""
 
     __slots__ = ("_base", "_minute", "breaks")
 
@@ -28,7 +31,7 @@ class HumanTime:
         self.breaks = False
 
     def show(self, timestamp: float) -> str:
-        """The time as text; `breaks` then tells whether it is the first of its minute."""
+        """The time as text. Sets `breaks`, which is True if the time is the first of its minute."""
         now = time.localtime(timestamp)
         minute = time.strftime("%Y-%m-%d %H:%M", now)
         self.breaks = minute != self._minute
@@ -39,7 +42,7 @@ class HumanTime:
 
 
 class DeltaTime(HumanTime):
-    """As HumanTime, but what follows within a minute counts from the line before it."""
+    """Like HumanTime, but further times of a minute are relative to the previous line."""
 
     __slots__ = ("_last",)
 
@@ -56,8 +59,8 @@ class DeltaTime(HumanTime):
 class Formatter:
     """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
 
-    Raises QueryError for anything else. Colors, when asked for, are those of Flux: the name stands out, and an
-    exception's most of all.
+    Raises QueryError for any other value. Colors are those of Flux, which highlights the name of an event, and that of
+    an exception most.
     """
 
     __slots__ = ("_colored", "_human", "_json", "_start", "_times")
@@ -74,12 +77,12 @@ class Formatter:
         self._start = -1.0
 
     def start_at(self, timestamp: float) -> None:
-        """Fix what offsets count from; else it is the first event shown."""
+        """Set the time that offsets are relative to; the default is the first event formatted."""
         if self._start < 0:
             self._start = timestamp
 
     def line(self, event: Any) -> str:
-        """One line, with its newline."""
+        """Format an event as a line with a newline."""
         self.start_at(event.timestamp)
         if self._json:
             return str(eventlog.encode(event))
@@ -109,7 +112,7 @@ def _zone(there: time.struct_time) -> str:
 
 
 def wants_color(when: str) -> bool:
-    """Whether `--color=WHEN` means that stdout gets colors. Raises QueryError."""
+    """True if stdout is to be colored with `--color=WHEN`. Raises QueryError."""
     if when not in ("always", "never", "auto"):
         raise QueryError(f"Invalid argument to --color: {when}: use always, never or auto")
     return stdout_colored(when)
@@ -145,7 +148,7 @@ def split_match(option: str) -> Tuple[str, str]:
 
 
 def matches(event: Any, key: str, value: str) -> bool:
-    """Whether the event's context holds `key` with this value, written as JSON or as plain text."""
+    """True if the event's context has `key` with this value, given as JSON or as plain text."""
     if not event.context or key not in event.context:
         return False
     found = event.context[key]

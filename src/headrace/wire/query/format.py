@@ -1,10 +1,13 @@
-"""Flux's output format strings, as `flux jobs -o`, `flux resource list -o` and `flux queue list -o` take them.
+"""Flux's output format strings, for `flux jobs -o`, `flux resource list -o` and other commands.
 
-A format is a Python format string with additions: before a field `?:` drops the column when it is empty in every
-row and `+:` widens it to its longest value; in the specification a last `h` shows nothing as `-` and a last `+`
-marks truncation; the conversions are `!d` (time by strftime, `%b%d %R::>12` adds a width), `!D` (ISO time),
-`!F` (duration), `!H` (h:mm:ss) and `!P` (percent). Rows are values behind a `get(name)`, so nothing here knows of
-jobs or resources.
+A format is a Python format string with these additions:
+
+- before a field, `?:` drops the column if it is empty in every row, `+:` widens it to its longest value;
+- at the end of the specification, `h` shows an empty value as `-`, `+` marks a truncated value;
+- the conversions are `!d` (time by strftime; `%b%d %R::>12` adds a width), `!D` (ISO time), `!F` (duration), `!H`
+  (h:mm:ss) and `!P` (percent).
+
+A row is a function `get(name)`, so this module is independent of jobs and resources.
 """
 
 from __future__ import annotations
@@ -21,13 +24,13 @@ if TYPE_CHECKING:
 
     Getter = Callable[[str], Any]
 
-# What `h` shows as a hyphen and what lets a `?:` column vanish.
+# Values that count as empty: `h` shows them as a hyphen, and `?:` drops a column that has no other values.
 _NOTHING = ("", "0s", "0.0", "0:00:00", "1970-01-01T00:00:00")
 _NUMBER_TYPES = "bcdeEfFgGnoxX%"
 
 
 class FormatError(QueryError):
-    """A format string that cannot be used; the text names the field or the conversion, `known` the fields there are."""
+    """An invalid format string; the text names the field or conversion, `known` lists the known fields."""
 
     def __init__(self, text: str, known: str = "") -> None:
         super().__init__(text)
@@ -35,7 +38,7 @@ class FormatError(QueryError):
 
 
 class Field:
-    """One `{name!conversion:spec}` with the literal text before it and its column rules."""
+    """A `{name!conversion:spec}` with the literal text before it and its column rules."""
 
     __slots__ = ("conversion", "drop_empty", "hyphen", "literal", "mark", "name", "spec", "strftime", "widen")
 
@@ -61,7 +64,7 @@ class Field:
         self.spec = spec
 
     def text(self, value: Any) -> str:
-        """The value as it stands in the column, padded and cut."""
+        """The value as shown in the column, padded and truncated."""
         value = self._convert(value)
         spec = self.spec
         if self.hyphen and (
@@ -90,7 +93,7 @@ class Field:
 
     @property
     def suffix(self) -> str:
-        """Conversion and specification as a format has them, with what `fit` made of them."""
+        """The conversion and the specification in the syntax of formats, including changes by `fit`."""
         conversion = f"!{self.conversion}" if self.conversion else ""
         spec = self.spec + "h" * self.hyphen + "+" * self.mark
         if self.strftime:
@@ -101,7 +104,7 @@ class Field:
     def heading_spec(self) -> str:
         number = self.spec[-1:] in _NUMBER_TYPES and bool(self.spec)
         spec = _text_spec(self.spec, keep_precision=not number)
-        # What fills the cells is not for the heading.
+        # The heading does not have the fill character of the cells.
         return spec[1:] if spec[1:2] and spec[1] in "<>^" else spec
 
     def heading(self, text: str) -> str:
@@ -123,14 +126,14 @@ class Field:
         try:
             return self._convert_seconds(kind, seconds)
         except (ValueError, OverflowError, OSError):
-            # No calendar or clock has this: the number alone, so that one row does not take the table with it.
+            # The value is out of range for a calendar or a clock. Show the number, so the other rows are shown as well.
             return f"{seconds:g}"
 
     def _convert_seconds(self, kind: str, seconds: float) -> str:
         if kind == "F":
             return "inf" if seconds == float("inf") else str(duration.encode(seconds))
         if kind == "H":
-            # As a clock that has seconds has it, but what took any time at all is not shown as none.
+            # Rounded to seconds, but a positive duration is at least 1 s, so that it is not shown as 0:00:00.
             from datetime import timedelta
 
             return str(timedelta(seconds=max(round(seconds), 1) if seconds > 0 else round(seconds)))
@@ -142,9 +145,10 @@ class Field:
 
 
 class Format:
-    """A parsed format string. Raises FormatError when it cannot be read or names a field that `headings` lacks.
+    """A parsed format string.
 
-    `open_prefixes` are beginnings of names that are accepted though no heading is known (annotations).
+    Raises FormatError if it is invalid or names a field that is not in `headings`. Names that begin with one of
+    `open_prefixes` (annotations) are accepted without a heading.
     """
 
     __slots__ = ("_headings", "fields", "tail")
@@ -178,7 +182,7 @@ class Format:
         return self._line(lambda field: field.text(get(field.name)))
 
     def fit(self, rows: Iterable[Getter], header: bool = True) -> None:
-        """Apply the column rules `?:` and `+:` to the rows that are going to be shown, under a header or not."""
+        """Apply the column rules `?:` and `+:` to the rows to be shown; `header`: whether a header is shown."""
         if not any(field.drop_empty or field.widen for field in self.fields):
             return
         rows = list(rows)
@@ -200,7 +204,7 @@ class Format:
         for get in rows:
             longest = max(longest, len(field.text(get(field.name)).strip()))
         field.mark = mark
-        # The precision of a number is what is shown of it, that of a text only cuts what does not fit.
+        # The precision of a number sets its digits and is kept. The precision of text only truncates it, so it grows.
         keep = (f".{precision}" if kind else f".{max(int(precision), longest)}") if precision else ""
         field.spec = f"{fill}{longest}{keep}{kind}"
 
@@ -209,7 +213,7 @@ class Format:
 
 
 def split_sort(text: str) -> Tuple[str, str]:
-    """(format, sort keys) of a format that may begin with `sort:KEY,... `."""
+    """Split a format that may begin with `sort:KEY,... ` into (format, sort keys)."""
     if not text.startswith("sort:"):
         return text, ""
     keys, _, rest = text[len("sort:") :].partition(" ")
@@ -217,7 +221,7 @@ def split_sort(text: str) -> Tuple[str, str]:
 
 
 def _unknown(name: str, headings: Iterable[str]) -> FormatError:
-    """The error for a field without a heading, with a similar one that may be meant."""
+    """The error for a field without a heading, with a similar field as a suggestion."""
     import difflib
 
     known = [known for known in headings if known]
@@ -229,7 +233,7 @@ def _unknown(name: str, headings: Iterable[str]) -> FormatError:
 
 
 def _split_spec(spec: str) -> Any:
-    """(fill and alignment, width, precision or "", type) of a format specification."""
+    """Split a format specification into (fill and alignment, width, precision or "", type)."""
     align = ""
     if len(spec) > 1 and spec[1] in "<>^=":
         align, spec = spec[:2], spec[2:]
@@ -249,7 +253,7 @@ def _precision(spec: str) -> int:
 
 
 def _text_spec(spec: str, keep_precision: bool) -> str:
-    """The specification as it applies to text: no number type, and no precision unless it cuts text."""
+    """The specification for text: without a number type, and without a precision unless it truncates text."""
     align, width, precision, kind = _split_spec(spec)
     if align[-1:] == "=":
         align = ">"
@@ -258,7 +262,7 @@ def _text_spec(spec: str, keep_precision: bool) -> str:
 
 
 def _percent(value: Any) -> str:
-    """A share as a percentage that fits five characters: 50%, 1.5%, 0.05%."""
+    """A fraction as a percentage of at most five characters: 50%, 1.5%, 0.05%."""
     try:
         percent = float(value) * 100
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The fields `instance.*` of `flux jobs`: what the instance that a job runs says of its own jobs and resources."""
+"""The fields `instance.*` of `flux jobs`: the jobs and resources of the instance that a job runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.wire.query.job_info import JobInfo
 
 PREFIX = "instance."
-# The sets of resources, with the headings of their fields; that of all resources is what is counted.
+# The sets of resources, with the headings of their fields. The fields of `all` have the name of what they count.
 _SETS = {"all": "", "up": "UP", "down": "DOWN", "allocated": "USED", "free": "FREE"}
 HEADINGS = {
     "instance.stats": "STATS",
@@ -33,7 +33,7 @@ HEADINGS = {
 
 
 def ask(job: JobInfo) -> Dict[str, Any]:
-    """The fields by name; empty for a job that runs no instance of ours that can be reached."""
+    """Return the fields by name; empty unless the job runs a reachable instance of this user."""
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN" or job.get("userid") != os.getuid():
         return {}
@@ -46,7 +46,7 @@ def ask(job: JobInfo) -> Dict[str, Any]:
         found = {**_of_jobs(stats), **_of_resources(SchedulerResources(calls[1]))}
         handle.close()
     except (OSError, ValueError):
-        # It ends, or has not begun.
+        # The instance is shutting down or has not started yet.
         return {}
     return {f"{PREFIX}{name}": value for name, value in found.items()}
 

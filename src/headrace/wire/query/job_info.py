@@ -1,7 +1,7 @@
-"""One job as job-list describes it (RFC 43), and the fields that clients derive from it.
+"""A job as job-list describes it (RFC 43), and the fields that clients derive from it.
 
-Status, run time, remaining time, reason of its end, what to show as TIME and INFO: all of it follows from the raw
-attributes and the present time, so a job here is a dictionary plus a clock, and every field is a small function.
+Each derived field (status, run time, remaining time, reason of the end, the columns TIME and INFO) is a function of the
+raw attributes and the current time. So a job is a dictionary with a time, and every field is a small function.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STATE_EMOJI: Dict[int, str] = {
 }
 _RESULT_EMOJI: Dict[int, str] = {COMPLETED: "✅", FAILED: "❌", CANCELED: "🚫", TIMEOUT: "⏰"}
 
-# Every attribute that job-list may send, with what a client shows for one that is missing.
+# Every attribute that job-list may send, with the value that clients show if the attribute is missing.
 DEFAULTS: Dict[str, Any] = {
     "t_depend": 0.0,
     "t_priority": 0.0,
@@ -183,7 +183,7 @@ _NEEDS: Dict[str, List[str]] = {
 
 
 def attributes_for(names: List[str]) -> List[str]:
-    """The job-list attributes to ask for, given the names of the fields that will be shown."""
+    """The job-list attributes to request for the fields with these names."""
     wanted: Dict[str, None] = {}
     for name in names:
         head, _, rest = name.partition(".")
@@ -200,15 +200,17 @@ def attributes_for(names: List[str]) -> List[str]:
 
 
 class JobInfo:
-    """A job: `raw` as job-list sent it, seen at time `now` (seconds; default: the clock). `get(field)` knows every
-    name of HEADINGS, and `annotations.X`, `sched.X`, `user.X`."""
+    """A job: `raw` as job-list sent it, at time `now` (seconds since the epoch; default: now).
+
+    `get(field)` accepts every name in HEADINGS, and `annotations.X`, `sched.X` and `user.X`.
+    """
 
     __slots__ = ("instance", "now", "raw")
 
     def __init__(self, raw: Dict[str, Any], now: float = 0.0) -> None:
         self.raw = raw
         self.now = now or time.time()
-        # Fields `instance.X` of a job that is one, filled in by who asks the instance.
+        # The fields `instance.X` of a job that is an instance. Callers that query the instance set them.
         self.instance: Dict[str, Any] = {}
 
     @property
@@ -216,13 +218,13 @@ class JobInfo:
         return int(self.raw["id"])
 
     def has(self, name: str) -> bool:
-        """Whether there is a field of this name, with or without a value for this job."""
+        """True if there is a field with this name, whether or not it has a value for this job."""
         return name in DEFAULTS or name in _DERIVED or name in HEADINGS or name in self.raw
 
     def get(self, name: str) -> Any:
-        """The field's value, "" or a zero when the job has none."""
+        """The field's value; "" or zero if the job has none."""
         value = self._value(name)
-        # Dependencies, notes and annotations name other jobs.
+        # Dependencies, notes and annotations may contain the ids of other jobs.
         return jobid.shown(value) if type(value) is str else value
 
     def _value(self, name: str) -> Any:
@@ -253,7 +255,10 @@ class JobInfo:
         return value
 
     def to_dict(self) -> Dict[str, Any]:
-        """The job as `flux jobs --json` gives it: raw attributes, names for numbers, derived fields that apply."""
+        """The job as in `flux jobs --json`.
+
+        The raw attributes, with names instead of numbers, and the derived fields that apply to the job.
+        """
         raw = self.raw
         out = {key: value for key, value in raw.items() if not key.startswith("exception_") and value != ""}
         out.setdefault("annotations", {})
@@ -300,24 +305,24 @@ def _status_emoji(job: JobInfo) -> str:
 
 
 _names: Dict[Any, str] = {}
-# Userids by the names of users that passwd does not have.
-_given: Dict[str, int] = {}
+# User ids by name, of users that are not in passwd.
+_added_users: Dict[str, int] = {}
 
 
 def name_user(userid: int, name: str) -> None:
-    """Make the name of a user known that passwd does not have, as those of a service's own."""
-    _names[userid], _given[name] = name, userid
+    """Register the name of a user that is not in passwd, such as a user account of the REST service."""
+    _names[userid], _added_users[name] = name, userid
 
 
 def userid_of(name: str) -> int:
-    """The user id of a name. Raises KeyError, and ValueError for a text that no name can be."""
+    """The user id for a name. Raises KeyError for an unknown name, ValueError for an invalid one."""
     import pwd
 
-    return _given[name] if name in _given else pwd.getpwnam(name).pw_uid
+    return _added_users[name] if name in _added_users else pwd.getpwnam(name).pw_uid
 
 
 def username(userid: Any) -> str:
-    """The name of a user id, the number itself where it has none."""
+    """The name of a user id; the number as text if it has no name."""
     found = _names.get(userid)
     if found is None:
         import pwd
@@ -353,7 +358,7 @@ def _returncode(job: JobInfo) -> Any:
     status = job.raw.get("waitstatus")
     if status is not None:
         return returncode(status)
-    # A job that ended before it ran.
+    # The job ended before it ran.
     return {FAILED: 1, CANCELED: -128, TIMEOUT: -128}.get(job.raw.get("result", 0), "")
 
 
@@ -362,8 +367,11 @@ def _dependencies(job: JobInfo) -> str:
 
 
 def _show_dependency(text: str, now: float) -> str:
-    """A dependency's description; a begin time is shown in local time, with its date unless it is today, and as a
-    number where no calendar has it."""
+    """A dependency's description for users.
+
+    A begin time is shown in local time, with the date unless it is today. A time beyond the calendar is shown as a
+    number.
+    """
     if not text.startswith("begin-time="):
         return text
     try:
@@ -390,7 +398,7 @@ def _contextual_info(job: JobInfo) -> Any:
     if job.raw.get("urgency") == 0:
         return "held"
     if job.raw.get("priority") == 0:
-        # Not the user's doing: what gives jobs their priority holds it.
+        # The user has not held the job. It is held because it was assigned priority 0.
         return "priority-hold" if "urgency" in job.raw else "held"
     estimate = job.get("sched.t_estimate")
     if not isinstance(estimate, (int, float)) or not estimate:
@@ -419,12 +427,15 @@ def _inactive_reason(job: JobInfo) -> str:
     return ""
 
 
-# What the exit statuses mean that shells give to a command they could not run, or that was not given a number.
+# The exit codes of shells for a command that could not be run, and for an invalid argument of `exit`.
 _SHELL_CODES = {126: "Command invoked cannot execute", 127: "command not found", 128: "Invalid argument to exit"}
 
 
 def exit_reason(status: int) -> str:
-    """How a job with this wait status ended: `Exit 3`, `Hangup`. A shell reports a signal as 128 plus its number."""
+    """The end of a job by its wait status: `Exit 3`, `Hangup`.
+
+    A shell reports a signal as 128 plus its number.
+    """
     code = exit_code(status)
     if code > 128:
         return strsignal(code - 128)
@@ -447,7 +458,7 @@ COLOR_OFF = "\033[0;0m"
 
 
 def color(job: JobInfo) -> str:
-    """The escape sequence that colours a job's line, "" for none."""
+    """The escape sequence for the colour of a job's line, "" for none."""
     if _uri(job):
         return "\033[01;34m"
     return _COLORS.get(_status(job), "")

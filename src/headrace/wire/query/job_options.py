@@ -1,10 +1,11 @@
-"""The options of a job, each declared once: its name, type, bounds, help, and what it sets in the jobspec.
+"""The options of a job, each declared once: name, type, bounds, help, and the jobspec key.
 
-`OPTIONS` is read by the commands (`cli.submit.options` adds them to their parsers), by `submission` (which builds the
-jobspec from them), by the Python bindings (`flux.job.JobspecV1`), by `/v2`, and by the form of the web pages. An option
-that sets one key of the jobspec needs a row here and no other code.
+`OPTIONS` is used by the commands (`cli.submit.options` adds the options to their parsers), by `submission` (which
+builds the jobspec from them), by the Python bindings (`flux.job.JobspecV1`), by `/v2`, and by the form of the web
+pages. An option that sets one key of the jobspec needs a row here and no other code.
 
-Rows are plain objects with slots: `typing` and `dataclasses` take longer to import than `flux submit` takes to parse.
+Rows are plain objects with slots, because importing `typing` and `dataclasses` takes longer than `flux submit` takes to
+parse its arguments.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ TASKS = ("run", "submit", "bulksubmit")
 SLOTS = ("batch", "alloc")
 EVERY = (*TASKS, *SLOTS)
 
-# Kinds of values: how a text of a command line, a value of a JSON object and a field of a form are read.
+# Kinds of values. They determine how text of a command line, JSON values and form fields are converted.
 TEXT = "text"
-NAME = "name"  # at most 255 bytes, not empty
+NAME = "name"  # 1 to 255 bytes
 QUEUE = "queue"  # the name of a queue
-COUNT = "count"  # an integer from `least`
+COUNT = "count"  # an integer, at least `least`
 FLAG = "flag"
 DIRECTORY = "directory"
 LIMIT = "limit"  # a time limit: a duration; a number is minutes on command lines and in forms, seconds in JSON
 DURATION = "duration"  # RFC 23
-MOMENT = "moment"  # a point in time to come
+MOMENT = "moment"  # a future point in time
 URGENCY = "urgency"  # RFC 30
 SIGNAL = "signal"
 TASKMAP = "taskmap"
@@ -35,7 +36,7 @@ CONSTRAINT = "constraint"  # RFC 35
 DEPENDENCIES = "dependencies"  # RFC 26
 SETTINGS = "settings"  # keys with values
 ENVIRONMENT = "environment"  # rules on command lines; variables by name elsewhere
-OPTIONAL_FILE = "optional file"  # the path may be left out
+OPTIONAL_FILE = "optional file"  # the path may be omitted
 
 
 def _fill(row: object, fields: Dict[str, Any]) -> None:
@@ -44,15 +45,15 @@ def _fill(row: object, fields: Dict[str, Any]) -> None:
 
 
 class Web:
-    """An option as a field of `/v2` and, with a `label`, of the form that submits a job."""
+    """An option as a field of `/v2` and, with a `label`, of the web form that submits a job."""
 
     __slots__ = ("description", "hint", "initial", "label", "name", "resubmit")
     name: str
-    # What OpenAPI says of it.
+    # The description in the OpenAPI document.
     description: str
-    # Whether a job that is submitted again may have another value.
+    # True if the value may be changed when a job is resubmitted.
     resubmit: bool
-    # The form: the field's label, a hint below it, and its value in the empty form.
+    # In the form: the field's label, a hint below the field, and its initial value.
     label: str
     hint: str
     initial: str
@@ -67,7 +68,7 @@ class Web:
 
 
 class Option:
-    """An option of a job. `web` is None where neither `/v2` nor the form has it."""
+    """An option of a job. `web` is None if the option is neither in `/v2` nor in the form."""
 
     __slots__ = (
         "builder",
@@ -85,26 +86,26 @@ class Option:
         "sets",
         "web",
     )
-    # The attribute of the parsed arguments.
+    # The name of the attribute of the parsed arguments.
     name: str
-    # As typed, short before long; none for an option that commands do not have.
+    # The flags on command lines, short before long; empty for an option that commands do not have.
     flags: Tuple[str, ...]
     kind: str
     help: str
     metavar: str
     commands: Tuple[str, ...]
-    # Whether it may be given several times, which makes a list.
+    # True if the option may be given several times; its value is then a list.
     repeats: bool
     default: Optional[str]
-    # What begins each of its values in the list of another option (`--env-remove=A` is `--env=-A`).
+    # The prefix of each value, for an option that appends to the list of another one (`--env-remove=A` is `--env=-A`).
     prefix: str
     # The least value of a COUNT.
     least: int
-    # The key below attributes.system that gets the value, with dots.
+    # The dotted key below attributes.system that the option sets.
     sets: str
-    # The parameter of the builders (formats.spec.jobspec_build) that takes the value; they then set the key.
+    # The parameter of the builders (formats.spec.jobspec_build) for the value; the builders set the key.
     builder: str
-    # The keyword of JobspecV1.apply_options and of the builders of the bindings.
+    # The keyword argument of JobspecV1.apply_options and of the bindings' builders.
     keyword: str
     web: Optional[Web]
 
@@ -275,7 +276,7 @@ OPTIONS = (
         help="Allow preemption after this time",
         sets="preemptible-after",
     ),
-    # All three make rules of one list, in the order given.
+    # The next three options append to one list of rules, in the order given.
     Option(
         "env",
         "--env",
@@ -348,7 +349,7 @@ OPTIONS = (
         repeats=True,
         keyword="add_file",
     ),
-    # The size of a job. What these options set in its resources depends on each other.
+    # The size of a job. The jobspec's resources depend on the combination of these options.
     Option(
         "nodes",
         "-N --nodes",
@@ -449,6 +450,6 @@ OPTIONS = (
     ),
 )
 
-# Options whose keys the builders set, and options that submission.finish sets itself.
+# Options that the builders set, and options that submission.finish sets.
 BUILT = tuple(option for option in OPTIONS if option.builder)
 SET = tuple(option for option in OPTIONS if option.sets and not option.builder)

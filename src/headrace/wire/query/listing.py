@@ -1,4 +1,4 @@
-"""Asking job-list (RFC 43) for jobs: filters by state, result and user here, others by `add`, as a constraint."""
+"""Requests to job-list (RFC 43): filters by state, result and user, and any other constraint by `add`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ STATE_NAMES = {**STATE_BITS, **STATE_MASKS}
 
 
 def userid_or_all(text: str) -> int:
-    """The number of a user, by name or number; USERID_UNKNOWN for "all". Raises QueryError for an unknown name."""
+    """The id of a user given by name or number; USERID_UNKNOWN for "all".
+
+    Raises QueryError for an unknown name.
+    """
     if text == "all":
         return USERID_UNKNOWN
     try:
@@ -29,12 +32,15 @@ def userid_or_all(text: str) -> int:
     try:
         return userid_of(text)
     except (KeyError, ValueError):
-        # ValueError: a text that no name of a user can be.
+        # ValueError: the text cannot be a user name.
         raise QueryError(f"Invalid user {text} specified: there is no such user") from None
 
 
 def bits_of(text: str) -> Tuple[int, int]:
-    """The states and results, as bits, of a list of their names with commas. Raises QueryError for another name."""
+    """The states and results, as bits, in a comma-separated list of names.
+
+    Raises QueryError for any other name.
+    """
     states = results = 0
     for name in text.lower().split(","):
         if name in STATE_NAMES:
@@ -47,8 +53,10 @@ def bits_of(text: str) -> Tuple[int, int]:
 
 
 class Query:
-    """What to list: `clauses` of a constraint (RFC 31, 43), `states` and `results` as bits (RFC 21), the number of jobs
-    (`count`, 0: all), and inactive jobs from the time `since` on (seconds since the epoch, 0: all).
+    """A listing request.
+
+    `clauses` are terms of a constraint (RFC 31, 43), `states` and `results` are bits (RFC 21), `count` is the largest
+    number of jobs (0: all). Inactive jobs are listed if they ended after `since` (seconds since the epoch, 0: all).
     """
 
     __slots__ = ("clauses", "count", "results", "since", "states")
@@ -61,7 +69,10 @@ class Query:
         self.since = since
 
     def user(self, text: str) -> None:
-        """Restrict to a user by name or number; "all" restricts nothing. Raises QueryError for an unknown name."""
+        """Select a user's jobs, by name or number, or "all" users' jobs.
+
+        Raises QueryError for an unknown name.
+        """
         userid = userid_or_all(text)
         if userid != USERID_UNKNOWN:
             self.clauses.append({"userid": [userid]})
@@ -91,7 +102,7 @@ class Query:
 
 
 def list_jobs(handle: Handle, query: Query, attrs: List[str]) -> Iterator[Dict[str, Any]]:
-    """The raw jobs that match, in job-list's order: pending by priority, running, then inactive newest first."""
+    """The matching jobs in job-list's order: pending by priority, running, inactive (newest first)."""
     for answer in handle.stream("job-list.list", query.request(attrs)):
         yield from answer["jobs"]
 

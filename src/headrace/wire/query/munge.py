@@ -1,6 +1,6 @@
-"""Signatures by MUNGE (RFC 39): libmunge, where this machine has it, asks the munged of this machine.
+"""MUNGE signatures (RFC 39), made and checked by the local munged through libmunge.
 
-Who can ask a munged of the same key can have a credential read, so it tells whose process has made it, on any host.
+A credential proves the user id of the process that made it, on any host whose munged has the same key.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from typing import Any, Iterator, Tuple
 
 _LIBRARY = "libmunge.so.2"
-# The byte before a digest says of what kind it is.
+# The byte before a digest identifies the hash.
 _SHA256 = b"\x01"
-# munge.h: options of a context, and the errors of credentials that can be read all the same.
+# From munge.h: an option of a context, and the errors for credentials that are decoded nevertheless.
 _OPT_ENCODE_TIME = 6
 _SUCCESS, _EXPIRED, _REPLAYED = 0, 15, 17
 
 
 class MungeError(OSError):
-    """There is no libmunge, no munged answers, or a credential is none; the text says which."""
+    """libmunge is missing, munged does not answer, or a credential is invalid; the text says which."""
 
 
 def digest(signed: bytes) -> bytes:
-    """What is signed of HEADER.PAYLOAD."""
+    """The digest of HEADER.PAYLOAD, which is what MUNGE signs."""
     return _SHA256 + hashlib.sha256(signed).digest()
 
 
 def encode(payload: bytes) -> str:
-    """A credential of this process's user. Raises MungeError."""
+    """Make a credential of this process's user with a payload. Raises MungeError."""
     made = ctypes.c_void_p()
     with _context() as (library, context):
-        _must(library, context, library.munge_encode(ctypes.byref(made), context, payload, len(payload)))
+        _raise_on_error(library, context, library.munge_encode(ctypes.byref(made), context, payload, len(payload)))
         text = ctypes.string_at(made.value or 0)
         _free(made)
     return text.decode("ascii")
 
 
 def decode(credential: str) -> Tuple[bytes, int, int]:
-    """What a credential was made of, by which user id, and when (seconds since the epoch). Raises MungeError.
+    """Return a credential's payload, the user id of its maker, and its time in seconds since the epoch.
 
-    A credential can be read again, and after MUNGE's own time to live.
+    A credential that was decoded before, or whose time to live has expired, is accepted. Raises MungeError.
     """
     data, size, uid, gid = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint32(), ctypes.c_uint32()
     made = ctypes.c_long()
@@ -55,8 +55,8 @@ def decode(credential: str) -> Tuple[bytes, int, int]:
         payload = ctypes.string_at(data.value, size.value) if data.value else b""
         _free(data)
         if number not in (_EXPIRED, _REPLAYED):
-            _must(library, context, number)
-        _must(library, context, library.munge_ctx_get(context, _OPT_ENCODE_TIME, ctypes.byref(made)))
+            _raise_on_error(library, context, number)
+        _raise_on_error(library, context, library.munge_ctx_get(context, _OPT_ENCODE_TIME, ctypes.byref(made)))
     return payload, uid.value, made.value
 
 
@@ -76,7 +76,7 @@ def _context() -> Iterator[Any]:
         library.munge_ctx_destroy(context)
 
 
-def _must(library: Any, context: Any, number: int) -> None:
+def _raise_on_error(library: Any, context: Any, number: int) -> None:
     if number != _SUCCESS:
         text = library.munge_ctx_strerror(context) or library.munge_strerror(number) or b""
         raise MungeError(5, f"munge: {text.decode('utf-8', 'replace')}")

@@ -1,4 +1,7 @@
-"""Queues (RFC 33): the values of their policies, a queue's own or else those for all queues, and their status."""
+"""Queues (RFC 33): the values of their policies, and their status.
+
+A queue that does not set a value itself has the value of the policy for all queues.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _INFINITE = float("inf")
 
 
 def policy_value(policies: Iterable[Any], *path: str) -> Any:
-    """A value of the first of `policies` (a queue's own, then the general one) that has it, else None."""
+    """The value at `path` in the first of `policies` that sets it, otherwise None.
+
+    Callers pass a queue's own policy first, then the general one.
+    """
     for policy in policies:
         value: Any = policy
         for key in path:
@@ -25,12 +31,12 @@ def policy_value(policies: Iterable[Any], *path: str) -> Any:
 
 
 def seconds(value: Any) -> float:
-    """A time limit of a policy, inf where there is none."""
+    """The seconds of a policy's time limit; inf for no limit."""
     if value is None:
         return _INFINITE
     return (duration.parse(value) if isinstance(value, str) else float(value)) or _INFINITE
 
 
 def status_of(handle: Handle, name: str, nodeid: int = 0) -> Any:
-    """The call that asks for a queue's status; "" is the anonymous queue."""
+    """Request a queue's status and return the call; "" is the anonymous queue."""
     return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, nodeid)

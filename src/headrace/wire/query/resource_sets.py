@@ -1,7 +1,7 @@
 """The instance's resources by state and queue, from `resource.sched-status` and the configuration.
 
-`flux resource list` and `flux queue list` show the same sets: all, down, allocated, and what follows from them
-(up, free), each cut to the nodes of a queue by what the queue requires.
+`flux resource list` and `flux queue list` show the same sets: all, down, allocated, and those derived from them (up,
+free). Each set can be restricted to the nodes of a queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ STATES = ("all", "down", "allocated", "up", "free")
 
 
 class SchedulerResources:
-    """What `call` (of resource.sched-status) answers, read when it is needed. `configure` before asking by queue."""
+    """The sets in the response to `call` (resource.sched-status), read on first use.
+
+    Call `configure` with the configuration before asking for a queue's sets.
+    """
 
     def __init__(self, call: Rpc | Given) -> None:
         self._call = call
@@ -39,7 +42,7 @@ class SchedulerResources:
         for name in ("all", "down", "allocated"):
             self._sets[name] = ResourceSet.from_obj(answer[name]) if answer.get(name) else ResourceSet()
         everything = self._sets["all"]
-        # The scheduler names properties once, on the whole set.
+        # The scheduler sends properties only with the set of all resources.
         for name in ("down", "allocated"):
             for key, ranks in everything.properties.items():
                 shared = ranks & self._sets[name].ranks
@@ -66,12 +69,12 @@ class SchedulerResources:
         return found.select_constraint(constraint) if constraint else found
 
     def count(self, state: str, kind: str, queue: str) -> int:
-        """How many nodes, cores or gpus (`nnodes`, `ncores`, `ngpus`) of a queue are in a state."""
+        """The number of nodes, cores or gpus (`nnodes`, `ncores`, `ngpus`) of a queue in a state."""
         return int(getattr(self.in_queue(state, queue), kind))
 
 
 class Given:
-    """An answer that is there already, in the place of a call."""
+    """An answer that has arrived already; it takes the place of a call."""
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         self._answer = answer

@@ -1,7 +1,7 @@
 """The signed jobspec J (RFC 38, RFC 39): HEADER.PAYLOAD.SIGNATURE.
 
-With the mechanism `none` the signature is that word: the broker takes the submitter's identity from the connection.
-With `munge` it is a credential, which proves it on any host of the site (`munge`).
+With the mechanism `none`, the signature is the word `none`: the broker takes the submitter's identity from the
+connection. With `munge`, the signature is a credential, which proves the identity on any host of the site (`munge`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 NONE, MUNGE = "none", "munge"
 MECHANISMS = (NONE, MUNGE)
-# The variable by which users choose a mechanism for all commands and programs.
+# The variable with which users select a mechanism for all commands and programs.
 VARIABLE = "HEADRACE_SIGN_TYPE"
 
 
 class SigningError(QueryError):
-    """There is no such mechanism, or it cannot be used here; the text is for users."""
+    """The mechanism is unknown or not available here; the text is for users."""
 
 
 def sign(jobspec: str, userid: Optional[int] = None, mechanism: str = "") -> str:
-    """The J of a jobspec's text, in the name of a user (default: who runs this process, or FLUX_HANDLE_USERID).
+    """Sign a jobspec's text and return J.
 
-    Raises SigningError.
+    The user is by default FLUX_HANDLE_USERID or the user of this process. Raises SigningError.
     """
     mechanism = mechanism or os.environ.get(VARIABLE) or NONE
     if mechanism not in MECHANISMS:

@@ -1,8 +1,8 @@
-"""The jobspec that the options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc` describe, and its submission.
+"""Jobspecs and submit requests from the options of `flux run`, `submit`, `batch` and so on.
 
-Options are an object with an attribute for each of them (`job_options`). `formats.spec.jobspec_build` makes the jobspec
-itself; here options are turned into its parameters, and the environment, directory and limits of this process are
-added.
+Options are passed as an object with an attribute for each option (`job_options`). This module converts them to
+parameters of `formats.spec.jobspec_build`, which makes the jobspec, and adds the environment, directory and limits of
+this process.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
 FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
 
-# Where an instance of `flux batch --dump` is saved.
+# The default file of `flux batch --dump`.
 _DUMP = "flux-{{jobid}}-dump.tgz"
 
 
 def command_of(args: Options) -> List[str]:
-    """The command and its arguments, without the `--` that may set them apart."""
+    """The command and its arguments, without a `--` before them."""
     words: List[str] = args.command
     return words[1:] if words[:1] == ["--"] else words
 
 
 class Caller:
-    """What the process that submits hands on to its jobs: its environment, directory and limits.
+    """The environment, directory and limits that jobs inherit from the submitting process.
 
-    They are the same for all jobs of one request, so each is looked up once for as many jobs as there are. `warn` is
-    told what is left out.
+    They are the same for all jobs of a command, so each is determined only once. `warn` is called with a message for
+    each variable that is omitted.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -49,7 +49,10 @@ class Caller:
         self._directory = ""
 
     def environment(self, rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
-        """(variables, variables whose value the shell expands) by the rules of --env; not to be changed."""
+        """(variables, variables whose value the shell expands) by the rules of --env.
+
+        Do not change the result.
+        """
         key = tuple(rules)
         if key not in self._environments:
             self._environments[key] = self._apply(rules)
@@ -59,7 +62,7 @@ class Caller:
         if self._inherited is None:
             self._inherited = _text_variables(self.warn)
         if not rules:
-            # What no rules make, without reading the file of rules: nearly every submission comes this way.
+            # The same result as `envrules` without rules, but without its import: nearly all submissions have no rules.
             variables = dict(self._inherited)
             variables.pop("FLUX_PROXY_REMOTE", None)
             return variables, {}
@@ -68,7 +71,7 @@ class Caller:
         return envrules.apply(rules, self._inherited)
 
     def limits(self, rules: Sequence[str]) -> Dict[str, int]:
-        """Soft limits by the rules of --rlimit; not to be changed. Raises ValueError."""
+        """Soft limits by the rules of --rlimit. Do not change the result. Raises ValueError."""
         key = tuple(rules)
         if key not in self._limits:
             self._limits[key] = rlimits.collect(rules)
@@ -81,7 +84,7 @@ class Caller:
 
 
 def task_jobspec(args: Options, caller: Caller) -> Jobspec:
-    """The jobspec of a command's tasks. Raises ValueError with what is wrong."""
+    """The jobspec of a command's tasks. Raises ValueError with a message for users."""
     command = command_of(args)
     if not command:
         raise QueryError("job command and arguments are missing")
@@ -101,7 +104,7 @@ def task_jobspec(args: Options, caller: Caller) -> Jobspec:
             **_parameters(args, caller),
         )
     else:
-        # Nodes without a number of tasks: one task on each, and the nodes are ours alone.
+        # With a number of nodes alone, the job has one task on each node, and the nodes are exclusive.
         exclusive = args.exclusive or (bool(args.nodes) and not args.ntasks)
         jobspec = jobspec_build.from_command(
             command,
@@ -121,7 +124,7 @@ def task_jobspec(args: Options, caller: Caller) -> Jobspec:
 
 
 def _check_per_resource(args: Options) -> None:
-    """Refuse options of tasks per resource that contradict others. Raises QueryError."""
+    """Raise QueryError if options for tasks per resource conflict with other options."""
     if any((args.ntasks, args.cores_per_task, args.gpus_per_task)):
         raise QueryError(
             "Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task options (-n, -c, -g)"
@@ -136,7 +139,7 @@ def _check_per_resource(args: Options) -> None:
 
 
 def slot_parameters(args: Options, caller: Caller) -> Dict[str, Any]:
-    """How big an instance is, as the builders of batch and alloc take it. Raises QueryError without a size."""
+    """The parameters for the builders of batch and alloc. Raises QueryError if the size is missing."""
     if not args.nslots and not args.nodes:
         raise QueryError("Number of slots to allocate must be specified")
     conf = _configuration(args.conf or [])
@@ -156,14 +159,14 @@ def slot_parameters(args: Options, caller: Caller) -> Dict[str, Any]:
 
 
 def _configuration(texts: Sequence[str]) -> Optional[Dict[str, Any]]:
-    """The configuration that all --conf options make together, later ones winning. Raises QueryError."""
+    """The merged configuration of all --conf options; a later option overrides. Raises QueryError."""
     from headrace.wire.query.conf_option import merge
 
     return merge(texts) if texts else None
 
 
 def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
-    """What every builder takes: the caller's environment, directory and limits, and the plain options."""
+    """The parameters of every builder: environment, directory, limits, and the plain options."""
     parameters = {option.builder: getattr(args, option.name) for option in job_options.BUILT}
     parameters["environment"], parameters["env_expand"] = caller.environment(args.env or ())
     parameters["rlimits"] = caller.limits(args.rlimit or ())
@@ -176,7 +179,10 @@ def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
 
 
 def _text_variables(warn: Callable[[str], None]) -> Dict[str, str]:
-    """The environment as a jobspec can hold it: JSON has no bytes outside UTF-8."""
+    """The environment without variables that are not UTF-8, which JSON cannot represent.
+
+    Calls `warn` for each omitted variable.
+    """
     variables = dict(os.environ)
     if not b"".join([*os.environb, *os.environb.values()]).isascii():
         for name in [name for name, value in variables.items() if not _is_text(name + value)]:
@@ -194,17 +200,17 @@ def _is_text(text: str) -> bool:
 
 
 def _is_bytes(text: str) -> bool:
-    """Whether a text that is none are the bytes of an argument or a variable, as Python holds them (PEP 383)."""
+    """True if each surrogate in a string is an undecodable byte of an argument or a variable (PEP 383)."""
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def is_ranks(text: str) -> bool:
-    """Whether `--input` names task ranks rather than a file."""
+    """True if the value of `--input` names task ranks, not a file."""
     return text == "all" or (bool(text) and all(char in "0123456789,-" for char in text))
 
 
 def _working_directory() -> str:
-    """The user's own name for the directory (PWD) where that is the same one, else its real path."""
+    """The current directory as the shell names it (PWD), or its real path if PWD is another directory."""
     logical = os.environ.get("PWD", "")
     try:
         if logical and os.path.samefile(logical, "."):
@@ -218,7 +224,7 @@ def _working_directory() -> str:
 
 
 def time_limit(text: Any) -> Any:
-    """The value of --time-limit in a form that the builders take: a number alone counts minutes."""
+    """Convert the value of --time-limit for the builders: a number without a unit is in minutes."""
     if text is None:
         return None
     try:
@@ -229,9 +235,9 @@ def time_limit(text: Any) -> Any:
 
 
 def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None:
-    """Add what the builders do not know: keys that single options set, then --setopt, --setattr and files.
+    """Add the options that the builders do not handle: single keys, --setopt, --setattr and files.
 
-    `warn` is told what is deprecated. Raises ValueError with what is wrong.
+    `warn` is called with a message for a deprecated value. Raises ValueError with a message for users.
     """
     values: Dict[str, Any] = {}
     for option in job_options.SET:
@@ -239,7 +245,7 @@ def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None
         if given:
             read = _READERS.get(option.kind)
             value = read(given, warn) if read is not None else given
-            # --dependency and --begin-time make one list.
+            # --dependency and --begin-time append to the same list.
             values[option.sets] = values.get(option.sets, []) + value if isinstance(value, list) else value
     for key, value in values.items():
         jobspec_build.set_attribute(jobspec, f"attributes.system.{key}", value)
@@ -300,7 +306,7 @@ def _constraint(texts: Sequence[str], _warn: Callable[[str], None]) -> Any:
         raise QueryError(f"--requires='{expression}': {exc}") from None
 
 
-# Functions that make the value in the jobspec from the text of an option, by kind. Other kinds are set as given.
+# Functions that convert the text of an option to its value in the jobspec, by kind. Other kinds are not converted.
 _READERS = {
     job_options.SIGNAL: _signal,
     job_options.TASKMAP: _taskmap,
@@ -312,14 +318,17 @@ _READERS = {
 
 
 def _add_file(jobspec: Jobspec, text: str) -> None:
-    """`[NAME[:PERMS]=]ARG`: ARG is the path of a file, or content: several lines, or one in which `\\n` ends lines."""
+    """Add a file, given as `[NAME[:PERMS]=]ARG`.
+
+    ARG is the file's content if it contains a newline or the escape `\\n`, otherwise the path of a file to read.
+    """
     from headrace.formats.spec import archive
 
     name, equals, value = text.partition("=")
     if not equals or "\n" in name:
         name, value = "", text
     if "\n" not in value and "\\n" in value:
-        # Escapes are read as in Python; characters outside Latin-1 are escaped first, so that they come out unchanged.
+        # Escapes are decoded as in Python. Characters outside Latin-1 are escaped before, so they do not change.
         try:
             value = value.encode("latin-1", "backslashreplace").decode("unicode_escape")
         except UnicodeDecodeError as exc:
@@ -331,7 +340,7 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
     try:
         archive.check_path(name, f"--add-file={text[:60]}")
     except archive.ArchiveError as exc:
-        raise QueryError(f"{exc}; NAME={value[:60]} gives it another") from None
+        raise QueryError(f"{exc}; use NAME={value[:60]} to give it another name") from None
     if "\n" in value:
         jobspec_build.add_file(jobspec, name, value, perms or 0o600)
         return
@@ -344,7 +353,10 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
 
 
 def _permissions(name: str) -> Tuple[str, int]:
-    """NAME and PERMS of `NAME:PERMS`, 0 without; a colon before anything but an octal number is part of the name."""
+    """(NAME, PERMS) of `NAME:PERMS`; 0 without PERMS.
+
+    A colon that no octal number follows is part of the name.
+    """
     base, colon, octal = name.rpartition(":")
     if colon and octal and all(digit in "01234567" for digit in octal):
         return base, int(octal, 8)
@@ -362,7 +374,10 @@ def submit_flags(args: Options) -> int:
 
 
 def urgency(args: Options) -> int:
-    """The urgency (RFC 30); the broker checks the range. Raises QueryError if it is no number or name."""
+    """The urgency (RFC 30); the broker checks its range.
+
+    Raises QueryError if it is not a number or a name.
+    """
     text = str(args.urgency).lower()
     if text in URGENCIES:
         return URGENCIES[text]
@@ -373,9 +388,12 @@ def urgency(args: Options) -> int:
 
 
 def jobspec_text(jobspec: Jobspec) -> str:
-    """The jobspec as JSON, whatever its form. Raises QueryError for bytes that are not UTF-8 (RFC 14 has only text)."""
+    """Encode the jobspec, valid or not, as JSON.
+
+    Raises QueryError for bytes that are not UTF-8 (RFC 14 is text).
+    """
     text = _dump(jobspec)
-    # An escape of half a pair, which stands for such a byte (PEP 383), or of a whole one, which is text.
+    # `\ud...` is either a lone surrogate, which stands for such a byte (PEP 383), or part of a pair, which is text.
     if "\\ud" in text:
         for path, word in _strings(jobspec, ()):
             if not _is_text(word):
@@ -384,7 +402,10 @@ def jobspec_text(jobspec: Jobspec) -> str:
 
 
 def _strings(value: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[Tuple[Any, ...], str]]:
-    """All strings in a value, keys included, with the keys and places that lead to them."""
+    """Yield (path, string) for all strings in a value, including keys.
+
+    A path consists of keys and indices.
+    """
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -407,7 +428,7 @@ def _not_text(jobspec: Jobspec, path: Tuple[Any, ...], word: str) -> str:
 
 
 def _dump(value: Any) -> str:
-    """What json.dumps makes of it."""
+    """Encode a value in the format of json.dumps."""
     return plain_json.dumps(value, (", ", ": "), ensure_ascii=True)
 
 
@@ -419,9 +440,9 @@ def encode_request(jobspec: Jobspec, args: Options) -> bytes:
 def jobspec_request(
     jobspec: Jobspec, urgency: int = URGENCIES["default"], flags: int = 0, userid: Optional[int] = None
 ) -> bytes:
-    """The same without a command's options; `userid` is whose job it is (signing.sign)."""
+    """The payload of job-ingest.submit; `userid` is the user of the job (signing.sign)."""
     from headrace.wire.query.signing import sign
 
-    # J is base64 and dots, in which JSON has nothing to escape: it is not looked through once more.
+    # J consists of base64 and dots, which JSON does not escape, so it is inserted without another pass over it.
     j = sign(jobspec_text(jobspec), userid).encode("ascii")
     return b'{"J":"%s","urgency":%d,"flags":%d}\0' % (j, urgency, flags)

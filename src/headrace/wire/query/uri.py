@@ -1,4 +1,4 @@
-"""Addresses of instances: their forms, and the one that is meant by a job, a process or another scheduler's job."""
+"""URIs of instances: their forms, and look-up by job, process, or job of Slurm or LSF."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from headrace.wire.client.handle import Handle
 
-# Prints FLUX_URI of the first process that has one, of those whose environment matches $1.
-_LOOK = (
+# A shell script that prints the FLUX_URI of the first process that has one and whose environment matches %s.
+_FIND_URI = (
     "exec 2>/dev/null; for p in /proc/[0-9]*; do e=$(tr '\\0' '\\n' <$p/environ); "
     'echo "$e" | grep -q "%s" && echo "$e" | sed -n "s/^FLUX_URI=//p" | grep . && break; done'
 )
@@ -36,7 +36,7 @@ def to_remote(uri: str) -> str:
 
 
 def reachable(uri: str) -> str:
-    """The URI to connect to: the local form where the socket is on this machine, so that no ssh is needed."""
+    """The URI to connect to: the local form if the socket is on this machine, so that ssh is not needed."""
     scheme, host, path = split_uri(uri)
     if scheme == "ssh" and (is_this_host(host) or os.environ.get("FLUX_URI_RESOLVE_LOCAL")) and os.path.exists(path):
         return f"local://{path}"
@@ -44,7 +44,7 @@ def reachable(uri: str) -> str:
 
 
 def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
-    """The URI of a target, in the form to connect to unless told otherwise. Raises QueryError."""
+    """The URI of a target; with `connectable`, in the form to connect to (`reachable`). Raises QueryError."""
     if "://" not in target and target.endswith(("?local", "?remote")):
         target, _, form = target.rpartition("?")
         return {"local": to_local, "remote": to_remote}[form](resolve(target, wait, connectable))
@@ -52,7 +52,7 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
     if not colon:
         uri = _jobs(target, wait)
     elif scheme in ("local", "ssh") and not os.environ.get("FLUX_URI_RESOLVE_LOCAL"):
-        # An ssh URI is left as it is, also one to this host: the user asked for ssh.
+        # Even an ssh URI of this host is not changed, because the user asked for ssh.
         return target
     elif scheme in ("local", "ssh"):
         uri = target
@@ -70,8 +70,11 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
 
 
 def _jobs(path: str, wait: bool) -> str:
-    """The URI of the instance that job JOBID runs; JOBID/JOBID goes down through instances, `/JOBID` from the root,
-    `..` is the enclosing instance and `.` this one."""
+    """The URI of the instance that the last job on a path of job ids runs.
+
+    `JOBID/JOBID` descends from this instance, `/JOBID` from the root instance. `..` is the enclosing instance, `.` this
+    instance.
+    """
     from headrace.wire.client.handle import Handle, enclosing
 
     uri = enclosing("/") if path.startswith("/") else ""
@@ -86,7 +89,7 @@ def _jobs(path: str, wait: bool) -> str:
             raise QueryError(f"{path} is not a valid Flux jobid") from None
         handle = Handle(reachable(uri) if uri else None)
         if not uri and _is_job(handle, job):
-            # From inside an instance its own id, by which it is known outside, means itself.
+            # Inside an instance, the id that the enclosing instance gave it refers to the instance itself.
             uri = to_remote(handle.attr_get("local-uri"))
             continue
         if wait:
@@ -98,7 +101,7 @@ def _jobs(path: str, wait: bool) -> str:
 
 
 def _is_job(handle: Any, job: int) -> bool:
-    """Whether the instance is this job of the enclosing one, and has no job of this id itself."""
+    """True if the instance is this job of the enclosing instance, and has no job with this id itself."""
     own = _unless_missing(lambda: handle.attr_get("jobid"))
     if own is None or jobid.parse(own) != job:
         return False
@@ -106,7 +109,7 @@ def _is_job(handle: Any, job: int) -> bool:
 
 
 def _unless_missing(ask: Callable[[], Any]) -> Any:
-    """What `ask` returns, None where there is no such thing (ENOENT)."""
+    """The result of `ask`, None if it fails with ENOENT."""
     try:
         return ask()
     except OSError as exc:
@@ -116,7 +119,7 @@ def _unless_missing(ask: Callable[[], Any]) -> Any:
 
 
 def _parent(handle: Any) -> str:
-    """The URI of the enclosing instance, this one's where there is none."""
+    """The URI of the enclosing instance, or of this instance if there is none."""
     return str(_unless_missing(lambda: handle.attr_get("parent-uri")) or handle.attr_get("local-uri"))
 
 
@@ -132,12 +135,12 @@ def _wait_for_uri(handle: Any, job: int, text: str) -> None:
 
 
 def _process(text: str) -> str:
-    """The instance of a process: the one it serves if it is a broker, else that of its FLUX_URI."""
+    """The URI of a process's instance: its own socket if it is a broker, otherwise its FLUX_URI."""
     pid = text
     if not pid.isdigit():
         raise QueryError(f"{text} is not a process id")
     if _is_follower(pid):
-        # The FLUX_URI in the environment of a broker names the instance around the broker, not its own.
+        # The FLUX_URI in the environment of a broker names the enclosing instance, not the broker's own.
         raise QueryError(f"PID {pid} is a flux-broker and no child found")
     uri = _broker_uri(pid) or _environment(pid).get("FLUX_URI")
     if not uri:
@@ -146,7 +149,7 @@ def _process(text: str) -> str:
 
 
 def _is_follower(pid: str) -> bool:
-    """Whether a process is the broker of another rank than 0: those run no initial program, which names an instance."""
+    """True for a broker of a rank other than 0, which has no initial program to find the instance by."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
             broker, _, rank = file.read().strip().rpartition("-")
@@ -166,7 +169,7 @@ def _environment(pid: str) -> Dict[str, str]:
 
 
 def _broker_uri(pid: str) -> str:
-    """The address of the broker's socket that a process listens on, "" if it does not."""
+    """The URI of the broker socket on which a process listens, "" if there is none."""
     folder = f"/proc/{pid}/fd"
     inodes = set()
     try:
@@ -176,20 +179,23 @@ def _broker_uri(pid: str) -> str:
                 inodes.add(inode[:-1])
         with open("/proc/net/unix") as file:
             for line in file:
-                # Num RefCount Protocol Flags Type St Inode Path; 10000 are the flags of a socket that listens.
+                # Num RefCount Protocol Flags Type St Inode Path; the flag 0x10000 is set for a listening socket.
                 fields = line.split(None, 7)
                 if len(fields) == 8 and fields[6] in inodes and int(fields[3], 16) & 0x10000:
                     path = fields[7].rstrip("\n")
                     if os.path.basename(path).startswith("local"):
                         return f"local://{path}"
     except (OSError, ValueError):
-        # Another user's process, or one that ended: its environment will say so.
+        # The process is another user's, or has ended. The caller gets the error when it reads the environment.
         pass
     return ""
 
 
 def _slurm(text: str) -> str:
-    """The instance that was started by srun in a Slurm job, found by one of its processes, here or there."""
+    """The URI of an instance that srun started in a Slurm job, from one of the job's processes.
+
+    The process may be on this or another host.
+    """
     for line in _output("scontrol", "listpids", text).splitlines()[1:]:
         pid = line.split()[0]
         try:
@@ -198,14 +204,14 @@ def _slurm(text: str) -> str:
             continue
         if uri:
             return to_remote(uri)
-    printed = _output("srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", _LOOK % "")
+    printed = _output("srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", _FIND_URI % "")
     if not printed.strip() and not _output("squeue", "-h", "-j", text, "-o", "%N").strip():
         raise QueryError(f"unable to query nodelist for Slurm job {text}")
-    return _found(printed, "Slurm", text)
+    return _uri_in_output(printed, "Slurm", text)
 
 
 def _lsf(text: str) -> str:
-    """The instance in an LSF job: a process of the job on the first of its hosts has its address."""
+    """The URI of an instance in an LSF job, from a process of the job on the job's first host."""
     if not text.isdigit():
         raise QueryError(f"{text} is not an LSF job id")
     query = os.environ.get("CSM_ALLOCATION_QUERY", "/opt/ibm/csm/bin/csm_allocation_query")
@@ -213,12 +219,12 @@ def _lsf(text: str) -> str:
     hosts = [line.split()[1] for line in nodes.splitlines() if line.strip().startswith("- ")]
     if not hosts:
         raise QueryError(f"No compute nodes found for LSF job {text}")
-    look = _LOOK % f"^LSB_JOBID={text}$"
-    return _found(_output(os.environ.get("FLUX_SSH", "ssh"), hosts[0], look), "LSF", text)
+    script = _FIND_URI % f"^LSB_JOBID={text}$"
+    return _uri_in_output(_output(os.environ.get("FLUX_SSH", "ssh"), hosts[0], script), "LSF", text)
 
 
 def _output(*argv: str) -> str:
-    """What another scheduler's command prints, "" when it is not there or fails."""
+    """The output of another scheduler's command, "" if the command is missing or fails."""
     import subprocess
 
     try:
@@ -228,7 +234,7 @@ def _output(*argv: str) -> str:
     return "" if done.returncode else done.stdout.decode("utf-8", "replace")
 
 
-def _found(printed: str, scheduler: str, text: str) -> str:
+def _uri_in_output(printed: str, scheduler: str, text: str) -> str:
     uri = printed.strip()
     if not uri:
         raise QueryError(f"Unable to resolve a Flux URI in {scheduler} job {text}")
@@ -236,7 +242,7 @@ def _found(printed: str, scheduler: str, text: str) -> str:
 
 
 def job_uri(handle: Handle, number: int, shown: str) -> str:
-    """The URI that running job `number` published. Raises QueryError when it runs no instance."""
+    """The URI that running job `number` published. Raises QueryError if the job runs no instance."""
     try:
         job: Any = handle.rpc("job-list.list-id", {"id": number, "attrs": ["state", "annotations"]}).get()["job"]
     except OSError as exc:

@@ -1,8 +1,8 @@
-"""Points in time as users write them: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `last monday`, `2026-11-21 8am`,
-`2026-11-21 08:00`, `12/01/24`, `Dec 1`, `an hour ago`.
+"""Points in time as users write them, for `--begin-time` (the future) and `--since` (the past).
 
-Used by `--begin-time` (the future) and `--since` (the past). Times are local; what has only a time of day means
-the next such time for the future and the last one for the past.
+Examples: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `last monday`, `2026-11-21 8am`, `2026-11-21 08:00`, `12/01/24`,
+`Dec 1`, `an hour ago`. Times are local. An incomplete time, such as a time of day or a weekday, stands for its next
+occurrence if the time is in the future, and for its last occurrence if the time is in the past.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 604800}
 _UNITS.update(month=30 * 86400, year=365 * 86400)
-# Hours of what people call a part of a day.
+# Times of day that stand for parts of a day.
 _PARTS = {"morning": (6, 0, 0), "afternoon": (13, 0, 0), "evening": (18, 0, 0), "night": (21, 0, 0)}
 _MONTHS = ("%b %d", "%B %d", "%d %b", "%d %B")
-# Month before day where both are numbers, as in Flux.
+# The month precedes the day if both are numbers, as in Flux.
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d"),
     *(form.replace("-", sign) for sign in "/-." for form in ("%m-%d-%Y", "%m-%d-%y")),
@@ -37,16 +37,16 @@ _WITHOUT_YEAR = ("%m/%d", *_MONTHS)
 
 
 class WhenError(QueryError):
-    """A text that names no point in time."""
+    """A text that is not a point in time."""
 
 
 def parse_future(text: str, now: Optional[float] = None) -> float:
-    """Seconds since the epoch of a time to come. Raises WhenError."""
+    """Seconds since the epoch of a future time. Raises WhenError."""
     return parse(text, time.time() if now is None else now, future=True)
 
 
 def parse_past(text: str, now: Optional[float] = None) -> float:
-    """Seconds since the epoch of a time that has been; a bare duration counts back. Raises WhenError."""
+    """Seconds since the epoch of a past time. Raises WhenError, also for a time in the future."""
     now = time.time() if now is None else now
     when = parse(text, now, future=False)
     if when > now:
@@ -55,7 +55,7 @@ def parse_past(text: str, now: Optional[float] = None) -> float:
 
 
 def parse(text: str, now: float, future: bool) -> float:
-    """Seconds since the epoch; `future` tells which 8 am and which Monday are meant. Raises WhenError."""
+    """Seconds since the epoch; `future` selects the next or the last 8 am or Monday. Raises WhenError."""
     given, text = text, " ".join(text.replace(",", " ").split())
     plain = text.lower()
     if plain[:1] in ("+", "-"):
@@ -111,7 +111,7 @@ def _date(text: str, here: datetime, future: bool) -> Optional[datetime]:
         except ValueError:
             continue
     today = here.replace(hour=0, minute=0, second=0, microsecond=0)
-    # A date without a year is the next one, or the last.
+    # A date without a year is its next or its last occurrence.
     years = (here.year, here.year + 1) if future else (here.year, here.year - 1)
     for form in _WITHOUT_YEAR:
         for year in years:
@@ -125,7 +125,7 @@ def _date(text: str, here: datetime, future: bool) -> Optional[datetime]:
 
 
 def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetime]:
-    """`[today|tomorrow|yesterday|DAY] [CLOCK]`, in either order, either part alone as well."""
+    """`[today|tomorrow|yesterday|DAY] [CLOCK]`; both parts are optional, and their order does not matter."""
     which, _, rest = plain.partition(" ")
     if which in ("last", "next") and _is_day(rest.partition(" ")[0]):
         plain, future = rest, which == "next"

@@ -1,1 +1,1 @@
-"""The forms of requests, a file for each family of services: `TABLE[method]` is the form of a method's payload."""
+"""The forms of request payloads, by family of services: `TABLE[method]` is a method's form."""

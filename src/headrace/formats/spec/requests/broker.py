@@ -1,4 +1,4 @@
-"""Requests to the broker's own services: attr, config, event, groups, log, module, overlay and their like (RFC 5)."""
+"""Requests to the broker's own services (RFC 5): attr, config, event, groups, log and others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKER: Methods = {
     "disconnect": None,
 }
 
-# `load` takes any object as configuration.
+# `load` accepts any object as configuration.
 CONFIG: Methods = {"get": _NONE, "warnings": _NONE, "reload": _NONE, "load": _NONE}
 
 EVENT: Methods = {

@@ -1,4 +1,4 @@
-"""Requests that run programs: `job-exec` (RFC 32) and its tree, `rexec` (RFC 42), job shells, and `barrier`."""
+"""Requests to run programs: `job-exec` (RFC 32) and its tree, `rexec` (RFC 42), shells, `barrier`."""
 
 from __future__ import annotations
 

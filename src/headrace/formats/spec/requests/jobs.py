@@ -1,4 +1,7 @@
-"""Requests about jobs: `job-ingest` and `job-manager` (RFC 27, 30, 32), `job-info` (RFC 41), `job-list` (RFC 43)."""
+"""Requests about jobs, to `job-ingest`, `job-manager`, `job-info` and `job-list`.
+
+Sources: RFC 27, 30 and 32 (ingest and manager), RFC 41 (info), RFC 43 (list).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a scheduler: `sched` (RFC 27), `feasibility`, and the two services of Fluxion that users ask."""
+"""Requests to a scheduler: `sched` (RFC 27), `feasibility`, and Fluxion's two services for users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class AllocResponse(enum.IntEnum):
-    """The field `type` of a response to `sched.alloc` (RFC 27). A request is over after each but ANNOTATE."""
+    """The field `type` of a response to `sched.alloc` (RFC 27).
+
+    Every type but ANNOTATE completes the request.
+    """
 
     SUCCESS = 0
     ANNOTATE = 1
@@ -28,11 +31,11 @@ SCHED: Methods = {
     "alloc": None,
     "cancel": form({"id": int}),
     "free": form({"id": int, "R?": dict, "final?": bool}),
-    # Beyond RFC 27; each job is [id, successor, expiration].
+    # Not in RFC 27. Each job is [id, successor, expiration].
     "inherit": form({"jobs": [list]}),
     # Each job is [id, priority].
     "prioritize": form({"jobs": [[int]]}),
-    # Beyond RFC 27: why these jobs wait.
+    # Not in RFC 27: the reasons why these jobs are pending.
     "reasons": form({"ids": [int]}),
     # Seconds since the epoch.
     "expiration": form({"id": int, "expiration": float}),

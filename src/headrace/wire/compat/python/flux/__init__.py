@@ -1,8 +1,8 @@
 """`import flux`: the Python bindings of Flux, using only the standard library.
 
-Only this folder is in PYTHONPATH, so that a user's own Python finds the bindings and no other part of Headrace. The
-package `headrace`, which has the formats and the handle, is loaded from this file's installation if the user's Python
-does not have it.
+Only the folder of this package is in PYTHONPATH, so that a user's own Python finds the bindings and no other part of
+Headrace. The package `headrace`, which has the formats and the handle, is loaded from the installation of this file if
+the user's Python does not have it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from flux.core.handle import Flux  # noqa: E402
 __all__ = ["Flux"]
 
 
-# What `import flux`, and `import flux.job`, make attributes of `flux` in Flux. Few programs need these modules, so each
-# is imported with its first use (PEP 562).
+# In Flux, `import flux` and `import flux.job` make these modules attributes of `flux`. Few programs need them, so each
+# is imported on first use (PEP 562).
 _WITH_FLUX = {"util": "flux.util"}
 _WITH_JOB = {
     "conf_builtin": "flux.conf_builtin",

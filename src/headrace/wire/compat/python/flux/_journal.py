@@ -1,4 +1,4 @@
-"""The common base of journal consumers: past events first, then each event as it occurs, as one stream."""
+"""The common base of journal consumers: one stream of past events, and then each event as it occurs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ C = TypeVar("C", bound="JournalConsumerBase")
 
 
 class JournalConsumerBase:
-    """Events since time `since`, past ones sorted by time; `include_sentinel` adds `SENTINEL_EVENT` after these.
+    """Events since time `since`; past events are sorted by time.
 
-    Read events with `poll`, or register a callback.
+    `include_sentinel` adds `SENTINEL_EVENT` after the past events. Read events with `poll`, or register a callback.
     """
 
     SENTINEL_EVENT: ClassVar[Any]
@@ -50,8 +50,9 @@ class JournalConsumerBase:
         return self
 
     def stop(self) -> None:
-        """Ask the service to end the stream; `poll` returns events that have arrived, then None; the callback gets no
-        None.
+        """Ask the service to end the stream.
+
+        `poll` returns the events that have arrived already, then None. The callback is not called with None.
         """
         self._stopped = True
         if self._call is not None:
@@ -104,7 +105,7 @@ class JournalConsumerBase:
         if not body.get("events"):
             if self._past is not None:
                 past, self._past = self._past, None
-                # The journal sends the past job by job, with all events of each.
+                # The journal sends past events grouped by job.
                 self._events.extend(sorted(past, key=lambda event: event.timestamp))
                 if self._sentinel:
                     self._events.append(self.SENTINEL_EVENT)

@@ -14,7 +14,10 @@ _STYLES = {
 
 
 class Tree:
-    """A label and the trees below it; with `combine_children`, leaves with equal labels are merged and counted."""
+    """A label and the trees below it.
+
+    With `combine_children`, leaves with equal labels are merged and counted.
+    """
 
     def __init__(self, label: str, combine_children: bool = False) -> None:
         self.label = label

@@ -6,9 +6,10 @@ from headrace.wire.client.installation import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:
-    """A value of `flux config builtin`. There is one set of values, so `which` (auto, intree, installed) has no effect.
+    """A value of `flux config builtin`.
 
-    Raises ValueError for an unknown name or `which`.
+    There is only one set of values, so `which` (auto, intree, installed) has no effect. Raises ValueError for an
+    unknown name or `which`.
     """
     values = builtin_values()
     if which not in ("auto", "intree", "installed"):

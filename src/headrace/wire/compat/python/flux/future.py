@@ -28,10 +28,10 @@ def connection(flux_handle: Optional[Flux]) -> Handle:
 
 @contextlib.contextmanager
 def not_ignoring_interrupts(action: Any) -> Iterator[None]:
-    """Inside the block, SIGINT has `action` if it is ignored, as in background processes of a shell without job
-    control.
+    """Set the handler of SIGINT to `action` in the block if SIGINT is ignored.
 
-    A handler is not changed, and neither is anything in other threads than the first, which cannot change signals.
+    Background processes of a shell without job control ignore it. An existing handler is not changed. In a thread other
+    than the main thread, nothing is changed, because it cannot set signal handlers.
     """
     changed = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if changed:
@@ -47,7 +47,7 @@ def not_ignoring_interrupts(action: Any) -> Iterator[None]:
 
 
 class Future:
-    """The response, or the stream of responses, of one call: `get()` waits for it, `then(cb)` registers a callback."""
+    """The response or stream of responses to a call: `get()` waits for it, `then(cb)` sets a callback."""
 
     def __init__(self, handle: Flux, call: Rpc) -> None:
         self._handle = handle
@@ -66,7 +66,7 @@ class Future:
         return self._handle
 
     get_handle = get_flux
-    # An attribute of Flux's own class for remote calls.
+    # Flux's own class for remote calls has this attribute.
     flux_handle = property(get_flux)
 
     def get_reactor(self) -> Any:

@@ -71,7 +71,10 @@ class Hostlist(_hostlist.Hostlist):
         return found
 
     def index(self, hosts: Any, ignore_nomatch: bool = False) -> Any:
-        """The index of a host; for a hostlist, a list of indices. Raises FileNotFoundError for an unknown host."""
+        """The index of a host; for a hostlist, a list of indices.
+
+        Raises FileNotFoundError for an unknown host.
+        """
         wanted = _names(hosts)
         found = [super(Hostlist, self).find(host) for host in wanted]
         if -1 in found and not ignore_nomatch:

@@ -30,7 +30,7 @@ def _range(first: Any, last: Any) -> Idset:
 
 
 def _ids(arg: Any) -> Idset:
-    """Raises TypeError, ValueError."""
+    """Convert an argument to an Idset. Raises TypeError, ValueError."""
     if isinstance(arg, IDset):
         return arg.ids
     if isinstance(arg, Idset):
@@ -50,7 +50,7 @@ class IDset:
         self._flags = IDSET_FLAG_RANGE if flags is None else flags
 
     def set_flags(self, flags: int) -> None:
-        """A mask of IDSET_FLAG_RANGE (`0-3`, not `0,1,2,3`) and IDSET_FLAG_BRACKETS (`[0-3]`)."""
+        """Set a mask of IDSET_FLAG_RANGE (`0-3`, not `0,1,2,3`) and IDSET_FLAG_BRACKETS (`[0-3]`)."""
         self._flags = flags
 
     def encode(self, flags: Optional[int] = None) -> str:

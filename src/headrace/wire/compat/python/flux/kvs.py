@@ -1,4 +1,7 @@
-"""`flux.kvs`: keys and values of the instance. A value is JSON; a missing key raises FileNotFoundError."""
+"""`flux.kvs`: keys and values of the instance.
+
+A value is JSON; a missing key raises FileNotFoundError.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ class KVSTxn:
         self.ops = []
 
     def commit_async(self, flags: int = 0, namespace: Optional[str] = None) -> RPC:
-        """As `commit`, but returns at once; `.get()` of the result waits."""
+        """Like `commit`, but returns at once; `.get()` of the result waits."""
         ops, self.ops = self.ops, []
         body = {"namespace": _namespace(namespace or self.namespace), "flags": flags, "ops": ops}
         return self._handle.rpc("kvs.commit", body)
@@ -175,7 +178,7 @@ def put_symlink(flux_handle: Flux, key: str, target: str, _kvstxn: Optional[KVST
 def commit_async(
     flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None
 ) -> RPC:
-    """As `commit`, but returns at once; `.get()` of the result waits."""
+    """Like `commit`, but returns at once; `.get()` of the result waits."""
     return _transaction(flux_handle, _kvstxn).commit_async(flags, namespace)
 
 
@@ -249,7 +252,7 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         return self._txn.commit(flags)
 
     def commit_async(self, flags: int = 0) -> RPC:
-        """As `commit`, but returns at once; `.get()` of the result waits."""
+        """Like `commit`, but returns at once; `.get()` of the result waits."""
         return self._txn.commit_async(flags)
 
     def mkdir(self, key: str, contents: Optional[Mapping[str, Any]] = None) -> None:
@@ -260,7 +263,10 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         self.commit()
 
     def fill(self, contents: Mapping[str, Any]) -> None:
-        """Set several values and commit. A key may be a path, `dir.name`; a dictionary is a value, not a directory."""
+        """Set several values and commit.
+
+        A key may be a path, `dir.name`; a dictionary is a value, not a directory.
+        """
         for key, value in contents.items():
             self[key] = value
         self.commit()
@@ -291,7 +297,7 @@ def join(*args: str) -> str:
 def walk(
     directory: Any, topdown: bool = False, flux_handle: Any = None, namespace: Optional[str] = None
 ) -> Iterator[Any]:
-    """(path, names of directories, names of values) for a directory and all directories below it, as in os.walk.
+    """(path, names of directories, names of values) of a directory and all below it, as in os.walk.
 
     `directory` is a KVSDir, or a key with `flux_handle`; its own path is "". Raises ValueError.
     """
@@ -328,9 +334,10 @@ def namespace_list(flux_handle: Flux) -> List[str]:
 
 
 def kvs_checkpoint_lookup(flux_handle: Flux, cache_bypass: bool = False) -> List[Dict[str, Any]]:
-    """The checkpoints of the primary namespace, newest first: `version`, `rootref`, `sequence`, `timestamp` of each.
+    """The checkpoints of the primary namespace, newest first.
 
-    `cache_bypass` reads the backing store. Raises FileNotFoundError if there is none.
+    Each has `version`, `rootref`, `sequence` and `timestamp`. `cache_bypass` reads the backing store. Raises
+    FileNotFoundError if there is none.
     """
     topic = "content-backing.checkpoint-get" if cache_bypass else "content.checkpoint-get"
     checkpoints: List[Dict[str, Any]] = flux_handle.rpc(topic, {}, nodeid=0).get()["value"]

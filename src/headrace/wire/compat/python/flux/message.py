@@ -11,12 +11,12 @@ _TYPES = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONT
 
 
 def to_text(text: Union[str, bytes]) -> str:
-    """Text that may be given as bytes, as in the C bindings."""
+    """Convert an argument that may be bytes, as in the C bindings, to text."""
     return text.decode("utf-8") if isinstance(text, bytes) else text
 
 
 def encoded(payload: Any) -> Optional[bytes]:
-    """The payload as it is sent: bytes and text unchanged, other objects as JSON, each with a NUL at the end."""
+    """The payload as bytes: bytes and text unchanged, other objects as JSON, all with a terminating NUL."""
     if payload is None:
         return None
     if not isinstance(payload, (str, bytes)):
@@ -117,7 +117,10 @@ class Message:
 
 
 class Credentials:
-    """Sets the sender of a message (RFC 12). A broker accepts another user or role only from the instance's owner."""
+    """Sets the sender of a message (RFC 12).
+
+    A broker accepts another user or role only from the instance's owner.
+    """
 
     def __init__(self, message: Message) -> None:
         self._message = message

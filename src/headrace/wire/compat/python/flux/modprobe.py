@@ -1,9 +1,7 @@
 """`flux.modprobe`: startup and shutdown of an instance by a Python file (flux-modprobe(1)).
 
-The file's `setup(context)` names modules to load or remove; its functions under `@task` run before or after them.
-
-
-The dependencies of modules are built in; modules have no configuration files.
+The file's `setup(context)` names modules to load or remove. Its functions with the decorator `@task` run before or
+after these modules. The dependencies of modules are built in; modules have no configuration files.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from headrace.formats.spec.idset import Idset
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# The modules that Flux loads at a start, in that order, with the ranks of each. Other modules are loaded after these.
+# The modules that Flux loads at startup, in order, and the ranks that load them. Other modules are loaded after these.
 _RANKS = {
     "content": "all",
     "content-files": "0",
@@ -48,8 +46,9 @@ _TASK_ARGUMENTS = frozenset(
 
 
 class Task(NamedTuple):
-    """A function with its conditions: it runs on the `ranks` ("all", an idset, ">0"), if all that it `needs` is
-    enabled.
+    """A function and its conditions.
+
+    It runs on `ranks` ("all", an idset, ">0") if the modules and tasks that it `needs` are enabled.
     """
 
     name: str
@@ -67,7 +66,7 @@ _tasks: Dict[str, Task] = {}
 
 
 def task(name: str, **options: Any) -> Callable[[_F], _F]:
-    """Make a function with one argument, the Context, a task. Raises ValueError for an unknown option."""
+    """Declare a function a task; its argument is the Context. Raises ValueError for an unknown option."""
     for option in options:
         if option not in _TASK_ARGUMENTS:
             raise ValueError(f"{name}: unknown task argument {option}")
@@ -141,14 +140,14 @@ class Context:
         self.loads += [_module(self, name) for name in modules]
 
     def remove_modules(self, modules: Optional[Sequence[str]] = None) -> None:
-        """Remove modules; by default all loaded modules that Flux loads at a start."""
+        """Remove modules; by default all loaded modules that Flux loads at startup."""
         loaded = ModuleList(self.handle).loaded_modules
         names = [_module(self, name) for name in modules or (name for name in loaded if name in _RANKS)]
         self.removals += [name for name in names if name in loaded]
 
 
 class ModuleList:
-    """The modules that a broker has loaded, without those that are part of it: their names by iteration."""
+    """The modules that a broker has loaded, except built-in ones. Iterate over it to get their names."""
 
     def __init__(self, handle: flux.Flux) -> None:
         mods = [mod for mod in handle.rpc("module.list").get()["mods"] if mod["path"] != "builtin"]
@@ -159,18 +158,18 @@ class ModuleList:
         return iter(self.loaded_modules)
 
     def lookup(self, name: str) -> Optional[str]:
-        """The module that has the service `name`; None if there is none."""
+        """The module that provides the service `name`; None if there is none."""
         return self.servicemap.get(name)
 
 
 def _module(context: Context, name: str) -> str:
-    """The module that provides a service; for the content store, it depends on the configuration."""
+    """The module that provides a service. That of the content store depends on the configuration."""
     if name == "content-backing":
         return str(context.attr_get("content.backing-module", "content-sqlite"))
     return _SERVICES.get(name, (name,))[0]
 
 
-def _is_here(ranks: str, rank: int) -> bool:
+def _includes_rank(ranks: str, rank: int) -> bool:
     if ranks == "all":
         return True
     if ranks[:1] in ("<", ">"):
@@ -179,8 +178,8 @@ def _is_here(ranks: str, rank: int) -> bool:
 
 
 def _enabled(context: Context, modules: Sequence[str]) -> Dict[str, Task]:
-    """The tasks of this broker whose needs are met, possibly by other enabled tasks."""
-    enabled = {one.name: one for one in _tasks.values() if _is_for_us(context, one)}
+    """The tasks that apply to this broker and whose `needs` are enabled modules or tasks."""
+    enabled = {one.name: one for one in _tasks.values() if _applies_here(context, one)}
     while True:
         present = {*modules, *enabled}
         met = {
@@ -193,8 +192,8 @@ def _enabled(context: Context, modules: Sequence[str]) -> Dict[str, Task]:
         enabled = met
 
 
-def _is_for_us(context: Context, one: Task) -> bool:
-    if not _is_here(one.ranks, context.rank):
+def _applies_here(context: Context, one: Task) -> bool:
+    if not _includes_rank(one.ranks, context.rank):
         return False
     for names, get in (
         (one.needs_attrs, context.attr_get),
@@ -207,7 +206,7 @@ def _is_for_us(context: Context, one: Task) -> bool:
 
 
 def plan(modules: Sequence[str], tasks: Mapping[str, Task]) -> List[str]:
-    """The order of modules, which is given, and of the tasks among them. Raises ValueError if there is none."""
+    """Insert the tasks into the list of modules, whose order is kept. Raises ValueError for a cycle."""
     names = [*modules, *tasks]
     first: Dict[str, Set[str]] = {name: set() for name in names}
     for earlier, later in zip(modules, modules[1:]):
@@ -231,8 +230,9 @@ def plan(modules: Sequence[str], tasks: Mapping[str, Task]) -> List[str]:
 
 
 def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
-    """Run a file; returns the exit status. An error ends the run, and is reported with the name of the module
-    or task.
+    """Run a file, and return the exit status.
+
+    The run stops at the first error, which is reported with the name of the module or task.
     """
     name = "setup"
     try:
@@ -243,7 +243,7 @@ def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
         if hasattr(file, "setup"):
             file.setup(context)
         loads = sorted(dict.fromkeys(context.loads), key=lambda module: [*_ORDER, module].index(module))
-        loads = [module for module in loads if _is_here(_RANKS.get(module, "all"), context.rank)]
+        loads = [module for module in loads if _includes_rank(_RANKS.get(module, "all"), context.rank)]
         removals = sorted(context.removals, key=lambda module: -[*_ORDER, module].index(module))
         tasks = _enabled(context, [*loads, *ModuleList(context.handle)])
         for name in plan([*removals, *loads], tasks):

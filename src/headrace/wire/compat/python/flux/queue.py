@@ -1,4 +1,4 @@
-"""`flux.queue`: the queues of an instance with their state, limits and resources, as `flux queue list` shows them."""
+"""`flux.queue`: queues with their state, limits and resources, as in `flux queue list`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ class QueueDefaults:
 
 
 class QueueInfo:
-    """A queue: `name` ("" for the anonymous one), whether it is `enabled`, `started` and the `default` one (also
-    `is_default`), its `limits`, `defaults` and `resources` (`all`, `up`, `down`, `allocated`, `free`).
+    """A queue; the `name` of the anonymous queue is "".
 
-    It is made from an instance's configuration and resources, so a program can apply it to others. With a `parent`, it
-    is a virtual queue (RFC 33): it has the parent's resources, and the parent's limits and defaults unless it has its
-    own. Raises ValueError for a parent that is not configured.
+    `enabled`, `started` and `default` (also `is_default`) are booleans. `limits`, `defaults` and `resources` (`all`,
+    `up`, `down`, `allocated`, `free`) are objects.
+
+    A queue is made from an instance's configuration and resources, so a program can also use those of another instance.
+    With a `parent`, it is a virtual queue (RFC 33): it has the parent's resources, and the parent's limits and defaults
+    unless it has its own. Raises ValueError for a parent that is not configured.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class QueueInfo:
 
 
 class QueueList:
-    """The queues of an instance, or those that are named; by `[name]`, as attributes, or by iteration.
+    """All queues of an instance, or the named ones; access them by `[name]`, attribute, or iteration.
 
     Raises ValueError for an unknown name.
     """

@@ -1,4 +1,4 @@
-"""`flux.security`: signed jobspecs (RFC 38, RFC 39), by the mechanisms that submission knows."""
+"""`flux.security`: signed jobspecs (RFC 38, RFC 39), with the same mechanisms as submission."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from headrace.wire.query import signing
 
 
 class SecurityContext:
-    """Signs job specifications. `config_pattern` and `flags` have no effect: there is no configuration to read."""
+    """Signs job specifications.
+
+    `config_pattern` and `flags` have no effect: there is no configuration to read.
+    """
 
     def __init__(self, config_pattern: Optional[str] = None, flags: int = 0) -> None:
         """Does nothing: signing needs no state."""
 
     def sign_wrap(self, payload: Union[str, bytes], mech_type: Optional[str] = None, flags: int = 0) -> bytes:
-        """The signed `payload` (a J), in the name of this process's user. Raises TypeError, ValueError."""
+        """Sign `payload` as this process's user, and return J. Raises TypeError, ValueError."""
         return _sign(None, payload, mech_type)
 
     def sign_wrap_as(
         self, userid: int, payload: Union[str, bytes], mech_type: Optional[str] = None, flags: int = 0
     ) -> bytes:
-        """The signed `payload` in the name of a user. A broker takes it only from that user, or from the owner with the
-        mechanism `none`. Raises TypeError, ValueError for an unknown mechanism.
+        """Sign `payload` as a user, and return J.
+
+        A broker accepts J only from that user, or from the owner with the mechanism `none`. Raises TypeError, or
+        ValueError for an unknown mechanism.
         """
         return _sign(userid, payload, mech_type)
 

@@ -29,9 +29,9 @@ class URI:
 
 
 class JobURI(URI):
-    """The address of an instance: `remote` for ssh from anywhere, `local` on its own machine.
+    """The address of an instance: `remote` for ssh from any host, `local` for the instance's own host.
 
-    Both raise ValueError for any other scheme. `remote_hostname` is the host of a local address, by default this one.
+    Both raise ValueError for any other scheme. `remote_hostname` is the host of a local address (default: this host).
     """
 
     def __init__(self, uri: str, remote_hostname: Optional[str] = None) -> None:

@@ -1,6 +1,7 @@
-"""The functions that programs import from `flux.util`: durations (RFC 23), users' dates, tables by format strings.
+"""`flux.util`: durations (RFC 23), dates as users write them, and tables by format strings.
 
-Formats and dates are those of Headrace's commands, so a program's `-o` and `--since` accept what `flux jobs` accepts.
+Formats and dates are those of Headrace's commands, so a program's `-o` and `--since` accept the same values as those of
+`flux jobs`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def parse_fsd(fsd_string: str) -> float:
     try:
         return duration.parse(fsd_string)
     except ValueError as exc:
-        # Services show users the name of the class and the text.
+        # Services show the text to users with the name of the exception's class.
         raise ValueError(f"invalid Flux standard duration: {exc}") from None
 
 
@@ -59,7 +60,7 @@ def parse_datetime(string: str, now: Optional[datetime] = None, assumeFuture: bo
 
 
 class UtilDatetime(datetime):
-    """A time whose format specification is `STRFTIME::COLUMN`; a final `h` in COLUMN shows the epoch as `-`."""
+    """A time with the format specification `STRFTIME::COLUMN`; a final `h` shows the epoch as `-`."""
 
     def __format__(self, spec: str) -> str:
         clock, _, column = spec.partition("::")
@@ -70,9 +71,10 @@ class UtilDatetime(datetime):
 
 
 class OutputFormat:
-    """A table of objects by a format string of `flux jobs -o`: fields are attributes, with dots for nested ones.
+    """A table of objects by a format string of `flux jobs -o`.
 
-    It may begin with `sort:KEY,... `. Raises ValueError for an invalid format, or for a field without a heading.
+    Fields are attributes; dots separate nested attributes. It may begin with `sort:KEY,... `. Raises ValueError for an
+    invalid format, or for a field without a heading.
     """
 
     headings: Mapping[str, str] = {}
@@ -87,7 +89,7 @@ class OutputFormat:
         self.set_sort_keys(keys)
 
     def copy(self, except_fields: Iterable[str] = (), nullify_expansion: bool = False) -> OutputFormat:
-        """A copy without some fields; with `nullify_expansion`, its `+:` columns are as wide as their contents."""
+        """A copy without some fields; `nullify_expansion` makes `+:` columns as wide as their contents."""
         other = OutputFormat(self.fmt, self.headings, self._prepend)
         other._sort_keys = self._sort_keys
         left_out = set(except_fields)
@@ -102,7 +104,7 @@ class OutputFormat:
         return self._format.names
 
     def get_format(self, include_sort_prefix: bool = True) -> str:
-        """The format for `str.format(object)`, or for an object with the name that `prepend` has."""
+        """The format for `str.format(object)`; with `prepend`, for an object with that name."""
         return self._prefix(include_sort_prefix) + self._text(lambda field: (self._prepend + field.name, field.suffix))
 
     def get_format_prepended(self, prepend: str, include_sort_prefix: bool = True) -> str:
@@ -122,7 +124,10 @@ class OutputFormat:
         return self._format.row(_getter(obj))
 
     def set_sort_keys(self, sort_keys: str) -> None:
-        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's keys. Raises ValueError for an unknown key."""
+        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's keys.
+
+        Raises ValueError for an unknown key.
+        """
         keys = [key for key in sort_keys.split(",") if key]
         for key in keys:
             if key.lstrip("-") not in self.headings:
@@ -137,8 +142,9 @@ class OutputFormat:
         return items
 
     def filter(self, items: Iterable[Any], no_header: bool = False) -> str:
-        """The format without `?:` columns that are empty in all items, and with `+:` columns as wide as their
-        contents.
+        """The format fitted to the items.
+
+        It lacks `?:` columns that are empty in all items, and its `+:` columns are as wide as their contents.
         """
         fitted = self.copy()
         fitted._format.fit([_getter(item) for item in items], header=not no_header)
@@ -163,8 +169,9 @@ class OutputFormat:
 
 @total_ordering
 class DisplayValue:
-    """A value of a table in its order of sorting: first what is unset (None, "" or "-"), then numbers and texts of
-    numbers, then other texts.
+    """A value of a table as a sort key.
+
+    Unset values (None, "" or "-") come first, then numbers and texts of numbers, then other texts.
     """
 
     EMPTY, NUMERIC, STRING = range(3)
@@ -222,8 +229,9 @@ def get_treedict(in_dict: Mapping[str, Any], key: str, default: Any = None) -> A
 
 
 def del_treedict(in_dict: Dict[str, Any], key: str, remove_empty: bool = False) -> None:
-    """Delete a value by dotted key, and with `remove_empty` dicts that become empty. Raises KeyError if there
-    is none.
+    """Delete a value by dotted key, and with `remove_empty` also dicts that become empty.
+
+    Raises KeyError if there is no such value.
     """
     first, _, rest = key.partition(".")
     if not rest:
@@ -236,7 +244,7 @@ def del_treedict(in_dict: Dict[str, Any], key: str, remove_empty: bool = False) 
 
 
 class ColorWhen(str):
-    """When to use color: `always`, `never` or `auto`; `enabled` is the present decision."""
+    """When to use color: `always`, `never` or `auto`. `enabled` is the decision for the current stdout."""
 
     @property
     def enabled(self) -> bool:
@@ -244,8 +252,9 @@ class ColorWhen(str):
 
 
 class ColorAction(argparse.Action):
-    """The action of an option `--color[=WHEN]`, whose value is a `ColorWhen`: always without WHEN; never if NO_COLOR is
-    set and the option is not given.
+    """The action of an option `--color[=WHEN]`, whose value is a `ColorWhen`.
+
+    It is `always` without WHEN, and `never` if NO_COLOR is set and the option is not given.
     """
 
     def __init__(self, option_strings: List[str], dest: str, **kwargs: Any) -> None:
@@ -258,8 +267,10 @@ class ColorAction(argparse.Action):
 
 
 class Fileref(Dict[str, Any]):
-    """A file for a jobspec (RFC 37): from a mapping, from text with its `encoding` (utf-8 or base64), or from the file
-    at a path. Raises ValueError for another encoding, OSError.
+    """A file for a jobspec (RFC 37).
+
+    It is made from a mapping, from text with an `encoding` (utf-8 or base64), or from the file at a path. Raises
+    ValueError for another encoding, OSError.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Constraint queries as text (RFC 35), and `flux python -m flux.constraint.parser [--default-op=OP] TEXT...`."""
+"""Constraint queries as text (RFC 35).
+
+As a program: `flux python -m flux.constraint.parser [--default-op=OP] TEXT...`.
+"""
 
 from __future__ import annotations
 

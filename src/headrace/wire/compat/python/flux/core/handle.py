@@ -33,7 +33,7 @@ def _connect(url: Optional[str]) -> Handle:
 
 
 class Flux:
-    """A broker connection. `url` is as in FLUX_URI, or `loop://` for requests that come back; not thread-safe.
+    """A broker connection. `url` is a URI like FLUX_URI, or `loop://` for testing. Not thread-safe.
 
     Raises OSError (FileNotFoundError and so on) if the broker cannot be reached.
     """
@@ -84,13 +84,16 @@ class Flux:
         self.rpc("attr.set", {"name": attr, "value": value}).get()
 
     def attr_remove(self, attr: str) -> None:
-        """Remove a broker attribute. Raises ValueError for anything but a string, OSError if it cannot be removed."""
+        """Remove a broker attribute.
+
+        Raises ValueError for anything but a string, OSError if it cannot be removed.
+        """
         if not isinstance(attr, str):
             raise ValueError(f"an attribute's name is a string, not {type(attr).__name__}")
         self.rpc("attr.rm", {"name": attr}).get()
 
     def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:
-        """The configuration, or the value of `key` (with dots) in it; it is requested once, and again with `update`."""
+        """The configuration, or the value of a dotted `key`; requested only once, and again with `update`."""
         if self._config is None or update:
             self._config = self.rpc("config.get").get() or {}
         value = self._config
@@ -154,8 +157,9 @@ class Flux:
         topic_glob: Optional[str] = None,
         flags: int = 0,
     ) -> Message:
-        """Wait for an event, a request, or a response to a message of `send`, with these types and topics; `match_tag`
-        is that of the response that is wanted.
+        """Wait for an event, a request, or a response to a message of `send`, with these types and topics.
+
+        `match_tag` is the matchtag of the expected response.
         """
         while True:
             for queue in self.handle.unclaimed(type_mask):
@@ -167,7 +171,7 @@ class Flux:
             self.handle.pump()
 
     def respond(self, message: Message, payload: Any = None) -> int:
-        """Respond to a request to a service of this handle; a request that wants no response gets none."""
+        """Respond to a request to a service of this handle, unless the request is marked `noresponse`."""
         return self._respond(message, response(message.message, payload=encoded(payload)))
 
     def respond_error(self, message: Message, errnum: int, text: Optional[str] = None) -> int:
@@ -188,17 +192,15 @@ class Flux:
         match_tag: int = 0,
         rolemask: Optional[int] = None,
     ) -> MessageWatcher:
-        """A watcher that calls `callback(handle, watcher, message, args)` for events and requests; see
-        MessageWatcher.
-        """
+        """A watcher that calls `callback(handle, watcher, message, args)` for messages (see MessageWatcher)."""
         return MessageWatcher(self, type_mask, callback, to_text(topic_glob), args, rolemask)
 
     def msg_handler_allow_rolemask(self, handler: Any, rolemask: int) -> None:
-        """Have a message watcher, given by its `handle`, take requests of users with a role of `rolemask`, too."""
+        """Also accept requests of users with a role in `rolemask` in a message watcher, given by its `handle`."""
         handler.rolemask |= rolemask
 
     def msg_handler_deny_rolemask(self, handler: Any, rolemask: int) -> None:
-        """Undo `msg_handler_allow_rolemask`; the owner's requests are always taken."""
+        """Undo `msg_handler_allow_rolemask`; the owner's requests are always accepted."""
         handler.rolemask = handler.rolemask & ~rolemask | ROLE_OWNER
 
     def timer_watcher_create(
@@ -223,17 +225,17 @@ class Flux:
         return TurnWatcher(self, "check", callback, args)
 
     def idle_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
-        """A watcher that fires whenever no other does; while it is started, the reactor does not wait."""
+        """A watcher that fires whenever no other watcher does; while it is started, the reactor does not wait."""
         return TurnWatcher(self, "idle", callback, args)
 
     def in_reactor(self) -> bool:
         return self._running
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Run until `reactor_stop`, or until nothing is left to wait for; raises an exception of a callback.
+        """Run until `reactor_stop`, or until there is nothing to wait for; raises an exception of a callback.
 
-        With FLUX_REACTOR_ONCE in `flags`, only one turn that handles events; with FLUX_REACTOR_NOWAIT, without waiting.
-        Returns -1 after `reactor_stop_error`, 0 if nothing is left to wait for, otherwise a positive number.
+        With FLUX_REACTOR_ONCE in `flags`, run one turn that handles events; with FLUX_REACTOR_NOWAIT, do not wait.
+        Returns -1 after `reactor_stop_error`, 0 if there is nothing to wait for, otherwise a positive number.
         """
         self._status = 0
         self._running = True
@@ -266,8 +268,9 @@ class Flux:
             raise failure
 
     def guard(self, fn: Callable[..., Any], *args: Any) -> bool:
-        """Run a user's callback; its exception ends the reactor and is raised by `reactor_run`. False after an
-        exception.
+        """Run a user's callback. Returns False after an exception.
+
+        The exception stops the reactor, and `reactor_run` raises it.
         """
         try:
             fn(*args)

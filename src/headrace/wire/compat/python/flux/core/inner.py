@@ -1,4 +1,4 @@
-"""`flux.core.inner`: the functions of the C bindings that programs use, without C.
+"""`flux.core.inner`: the functions of the C bindings that programs use, written in Python.
 
 `ffi.NULL` stands for no handle, no jobspec or no callback. `ffi.new` makes the one-element arrays in which the
 functions of `raw` return a number. `raw` has the four functions that convert job states and results (RFC 21, 43) to

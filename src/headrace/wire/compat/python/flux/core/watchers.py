@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound="Watcher")
 
 
-# The C interface has its own constants for events.
+# The C interface has its own constants for poll events.
 _POLL_EVENTS = ((FLUX_POLLIN, select.POLLIN), (FLUX_POLLOUT, select.POLLOUT), (FLUX_POLLERR, select.POLLERR))
 
 
@@ -42,7 +42,7 @@ class Watcher:
 
     @property
     def handle(self) -> Optional[Watcher]:
-        """What the functions of the C interface take for this watcher: itself, None after `destroy`."""
+        """The argument for functions of the C interface: the watcher itself, None after `destroy`."""
         return None if self._destroyed else self
 
     def __enter__(self: W) -> W:
@@ -125,7 +125,7 @@ class TimerWatcher(Watcher):
         self._fire()
 
     def reset(self, after: Optional[float] = None, repeat: Optional[float] = None) -> TimerWatcher:
-        """Start again, with other times where they are given."""
+        """Restart the timer, with new times if they are given."""
         self.stop()
         self.after = self.after if after is None else after
         self.repeat = self.repeat if repeat is None else repeat
@@ -181,7 +181,7 @@ class SignalWatcher(Watcher):
 
 
 class TurnWatcher(Watcher):
-    """Fires in each turn of the reactor: before it waits (`prepare`), after it (`check`), or instead of it (`idle`)."""
+    """Fires in each turn of the reactor: before it waits (`prepare`), after (`check`) or instead (`idle`)."""
 
     def __init__(self, handle: Flux, when: str, callback: Callable[..., Any], args: Any) -> None:
         super().__init__(handle, callback, args)
@@ -195,11 +195,12 @@ class TurnWatcher(Watcher):
 
 
 class MessageWatcher(Watcher):
-    """Gets events, and requests and responses that no earlier watcher took: `callback(handle, watcher, message, args)`.
+    """Calls `callback(handle, watcher, message, args)` for messages that match.
 
-    `type_mask` has FLUX_MSGTYPE constants, `topic_glob` is a shell pattern; a request from a user who is not the owner
-    and has no role of `rolemask` is refused. A request that no watcher takes is answered with ENOSYS.
-    Responses are those to requests of `send`; responses to calls are passed to their futures.
+    `type_mask` has FLUX_MSGTYPE constants, `topic_glob` is a shell pattern. Events are passed to all watchers that
+    match, requests and responses to the first. Responses are those to requests of `send`; responses to calls are passed
+    to their futures. A request is rejected if its user is not the owner and has no role in `rolemask`. A request that
+    matches no watcher gets the error ENOSYS.
     """
 
     def __init__(
@@ -237,7 +238,7 @@ class MessageWatcher(Watcher):
 
 
 def _watch_messages(flux_handle: Flux) -> None:
-    """Let the connection pass on the messages that watchers take."""
+    """Register the receiver that passes the connection's messages to the watchers."""
     watchers, handle = flux_handle.message_watchers, flux_handle.handle
     handle.watching = len(watchers)
     handle.message_types = 0

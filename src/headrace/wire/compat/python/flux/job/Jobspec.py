@@ -20,15 +20,15 @@ from headrace.formats.spec.jobspec_validate import validate_canonical
 J = TypeVar("J", bound="Jobspec")
 V = TypeVar("V", bound="JobspecV1")
 
-# The shell options of `unbuffered`: seconds for which a shell collects output and input.
+# The shell options of `unbuffered`: the seconds for which a shell collects output and input.
 _BATCH = {"output.batch-timeout": 0.05, "input.batch-timeout": 0.0}
 
 
 class Jobspec:
-    """Resources, tasks and attributes of a job. Values that RFC 14 does not allow raise ValueError or TypeError.
+    """Resources, tasks and attributes of a job.
 
-    A jobspec of this class may go beyond version 1 (RFC 25) whatever its version number; JobspecV1 and
-    `validate_jobspec` check version 1.
+    Values that RFC 14 does not allow raise ValueError or TypeError. A jobspec of this class may go beyond version 1
+    (RFC 25) whatever its version number; JobspecV1 and `validate_jobspec` check version 1.
     """
 
     def __init__(self, resources: Any, tasks: Any, attributes: Any, version: int) -> None:
@@ -105,16 +105,19 @@ class Jobspec:
         return int(self.jobspec["version"])
 
     def setattr(self, key: str, val: Any) -> None:
-        """Set an attribute by dotted key, with `getattr`'s rules. Raises TypeError if its path has a non-object."""
+        """Set an attribute by dotted key, with `getattr`'s rules.
+
+        Raises TypeError if its path has a non-object.
+        """
         try:
             jobspec_build.set_attribute(self.jobspec, key, val)
         except ValueError as exc:
             raise TypeError(f"failed to set {key} to {val}: {exc}") from None
 
     def getattr(self, key: str) -> Any:
-        """An attribute by dotted key, below `system` unless it begins with `user.`, `system.` or `attributes.`.
+        """An attribute by dotted key.
 
-        Raises KeyError.
+        The key is below `system` unless it begins with `user.`, `system.` or `attributes.`. Raises KeyError.
         """
         parts = key.split(".")
         if parts[0] == "attributes":
@@ -206,7 +209,7 @@ class Jobspec:
 
     @property
     def environment(self) -> Any:
-        """The job's environment: the mapping that was set itself, so that changes to it change the job."""
+        """The job's environment: the mapping object that was set, so that changes to it change the job."""
         return self._get("system.environment")
 
     @environment.setter
@@ -217,7 +220,7 @@ class Jobspec:
 
     @property
     def unbuffered(self) -> bool:
-        """Whether standard output and error are passed on without being collected."""
+        """True if the shell forwards standard output and error without collecting them."""
         return all(self._get(f"shell.options.output.{stream}.buffer.type") == "none" for stream in ("stdout", "stderr"))
 
     @unbuffered.setter
@@ -332,7 +335,7 @@ class JobspecV1(Jobspec):
             if value is not None:
                 setattr(self, field, value)
         for field, stream, path in (("output", "stdout", output), ("error", "stderr", error)):
-            # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
+            # Without a file, output goes to the KVS. "none" and "kvs" mean the same.
             if path is not None and path not in ("none", "kvs"):
                 setattr(self, field, path)
                 if label_io:
@@ -420,7 +423,7 @@ class JobspecV1(Jobspec):
 
     @classmethod
     def from_alloc(cls: type[V], *, bg: bool = False, **more: Any) -> V:
-        """The jobspec of `flux alloc` with the options of the same names: `nslots` or `nodes`, `conf`, and so on.
+        """The jobspec of `flux alloc` with the options of the same names: `nslots` or `nodes`, and so on.
 
         With `bg`, the instance has no initial program.
         """
@@ -474,13 +477,16 @@ class JobspecV1(Jobspec):
 
 
 def _default(keywords: Dict[str, Any], name: str, value: Any) -> None:
-    """Have a keyword that is absent or None stand for `value`."""
+    """Set a keyword that is absent or None to `value`."""
     if keywords.get(name) is None:
         keywords[name] = value
 
 
 def to_text(jobspec: Any) -> str:
-    """The text of a job specification or of its text. Raises OSError EINVAL for None, TypeError for anything else."""
+    """The text of a job specification or of its text.
+
+    Raises OSError EINVAL for None, TypeError for anything else.
+    """
     if isinstance(jobspec, Jobspec):
         return jobspec.dumps()
     if isinstance(jobspec, bytes):
@@ -493,7 +499,10 @@ def to_text(jobspec: Any) -> str:
 
 
 def validate_jobspec(jobspec: Any, require_version: Optional[int] = None) -> Tuple[bool, Jobspec]:
-    """(True, the Jobspec) for a valid jobspec. Raises ValueError, which names the field, TypeError, OSError."""
+    """(True, the Jobspec) for a valid jobspec.
+
+    Raises ValueError, which names the field, TypeError, OSError.
+    """
     obj = json.loads(to_text(jobspec))
     specs.validate(obj, require_version)
     kind: Callable[..., Jobspec] = JobspecV1 if obj["version"] == 1 else Jobspec

@@ -1,4 +1,4 @@
-"""Parsing of values from the command line, for programs with `flux run`'s options for signals and times."""
+"""Parsing of command-line values, for programs with the options of `flux run` for signals and times."""
 
 from __future__ import annotations
 

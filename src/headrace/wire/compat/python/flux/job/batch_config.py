@@ -15,7 +15,7 @@ class BatchConfig:
         self.config: Optional[Dict[str, Any]] = None
 
     def update(self, val: str) -> BatchConfig:
-        """Merge a `KEY=VALUE`, a TOML or JSON file, or the text of one in several lines; a later value overrides.
+        """Merge a `KEY=VALUE`, a TOML or JSON file, or TOML or JSON text; a later value overrides.
 
         Raises ValueError, OSError.
         """

@@ -77,7 +77,7 @@ class JobEventWatchFuture(Future):
     """The events of a job, one at a time."""
 
     def get_event(self, autoreset: bool = True) -> Any:
-        """The next event; None after the last. With `autoreset`, the future continues with the event after it."""
+        """The next event; None after the last. With `autoreset`, the next call returns the event after it."""
         while True:
             try:
                 event = self._decode(self.get())
@@ -96,7 +96,7 @@ class JobEventWatchFuture(Future):
 
 
 def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:
-    """A future for all events of the job, past and future; its callback is called for each, and at the end."""
+    """A future for all past and future events of the job; its callback runs for each, and at the end."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
     return JobEventWatchFuture(flux_handle, connection(flux_handle).stream("job-info.eventlog-watch", body))
 
@@ -104,8 +104,9 @@ def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog")
 def event_wait(
     flux_handle: Flux, jobid: Any, name: str, eventlog: str = "eventlog", raiseJobException: bool = True
 ) -> EventLogEvent:
-    """Wait for event `name`. Raises JobException after a fatal exception, OSError(ENODATA) if the log ends
-    without it.
+    """Wait for event `name`.
+
+    Raises JobException after a fatal exception, OSError(ENODATA) if the log ends without the event.
     """
     for event in event_watch(flux_handle, jobid, eventlog):
         if event.name == name:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def _call(callback: Callable[..., Any], *args: Any) -> None:
-    """Call a callback as futures do: an exception is logged and has no other effect."""
+    """Call a callback. As in concurrent.futures, an exception is logged and has no other effect."""
     try:
         callback(*args)
     except Exception:
@@ -37,9 +37,10 @@ def _call(callback: Callable[..., Any], *args: Any) -> None:
 
 
 class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
-    """The future of one job: its result is the exit status, or -signal; after a fatal exception it raises JobException.
+    """The future of one job: its result is the exit status, or -signal.
 
-    A shell exits with 128 plus the number of the signal that ended a task.
+    After a fatal exception, it raises JobException. A shell exits with 128 plus the number of the signal that ended a
+    task.
     """
 
     EVENTS = EVENTS
@@ -50,7 +51,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._submitted = True
         self._known = threading.Event()
         # The thread that is running the callbacks for the job id.
-        self._teller = 0
+        self._callback_thread = 0
         self._lock = threading.RLock()
         self._events: List[EventLogEvent] = []
         self._id_callbacks: List[Callable[[Any], Any]] = []
@@ -63,7 +64,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
 
         Raises TimeoutError, CancelledError, or RuntimeError for a job that was refused.
         """
-        if self._teller != threading.get_ident() and not self._known.wait(timeout):
+        if self._callback_thread != threading.get_ident() and not self._known.wait(timeout):
             raise concurrent.futures.TimeoutError()
         if not self._submitted:
             if self.cancelled():
@@ -76,7 +77,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         return self
 
     def add_jobid_callback(self, callback: Callable[[Any], Any]) -> FluxExecutorFuture:
-        """Register `callback(future)`, called when the id is known or there will be none; returns self."""
+        """Register `callback(future)`, called when the id is known or submission failed; returns self."""
         with self._lock:
             if not self._known.is_set():
                 self._id_callbacks.append(callback)
@@ -99,28 +100,28 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         """Cancel a job that has not been submitted yet; use flux.job.cancel for others."""
         cancelled = super().cancel()
         if cancelled:
-            self._know(None, False)
+            self._set_jobid(None, False)
         return cancelled
 
-    def _know(self, jobid: Any, submitted: bool = True) -> None:
-        """Set the id of the job, or that there is none; a known id is not changed."""
+    def _set_jobid(self, jobid: Any, submitted: bool = True) -> None:
+        """Set the id of the job, or None without a job; has no effect if it was set before."""
         with self._lock:
             if self._known.is_set():
                 return
             self._jobid = jobid
             self._submitted = submitted
             callbacks, self._id_callbacks = self._id_callbacks, []
-            self._teller = threading.get_ident()
+            self._callback_thread = threading.get_ident()
         # The callbacks run before waiting threads continue, as in the C bindings.
         for callback in callbacks:
             _call(callback, self)
         self._known.set()
 
-    def _refused(self, exc: BaseException) -> None:
+    def _reject(self, exc: BaseException) -> None:
         self.set_exception(exc)
-        self._know(None, False)
+        self._set_jobid(None, False)
 
-    def _took(self, event: EventLogEvent) -> None:
+    def _add_event(self, event: EventLogEvent) -> None:
         with self._lock:
             self._events.append(event)
             callbacks = list(self._event_callbacks.get(event.name, ()))
@@ -131,7 +132,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         for callback in callbacks:
             _call(callback, self, event)
 
-    def _ended(self) -> None:
+    def _finish(self) -> None:
         if self.done():
             return
         if self._failure is not None:
@@ -151,18 +152,18 @@ class _SubmitPackage(NamedTuple):
 
 
 class _AttachPackage:
-    """A job that was submitted elsewhere; its future knows the id at once."""
+    """A job that was submitted elsewhere; the future gets its id immediately."""
 
     __slots__ = ("future", "jobid")
 
     def __init__(self, jobid: Any, fut: FluxExecutorFuture) -> None:
         self.jobid = jobid
         self.future = fut
-        fut._know(jobid)
+        fut._set_jobid(jobid)
 
 
 class _FluxExecutorThread(threading.Thread):
-    """The thread that alone uses the executor's handle. Other threads call `add` and `close`."""
+    """The only thread that uses the executor's handle. Other threads call `add` and `close`."""
 
     def __init__(self, name: str, handle_args: Tuple[Any, ...], handle_kwargs: Dict[str, Any]) -> None:
         super().__init__(name=name, daemon=True)
@@ -174,7 +175,7 @@ class _FluxExecutorThread(threading.Thread):
         self._lock = threading.Lock()
 
     def add(self, package: Any) -> None:
-        """Take a package. Raises RuntimeError after `close`."""
+        """Queue a package. Raises RuntimeError after `close`."""
         with self._lock:
             if self._closing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -182,7 +183,7 @@ class _FluxExecutorThread(threading.Thread):
         os.write(self._wake_write, b"x")
 
     def close(self, cancel_futures: bool) -> None:
-        """End the thread when its jobs have ended, without those not submitted yet if `cancel_futures` is true."""
+        """End the thread when its jobs have ended; with `cancel_futures`, cancel jobs not submitted yet."""
         with self._lock:
             self._closing = True
             if cancel_futures:
@@ -196,7 +197,7 @@ class _FluxExecutorThread(threading.Thread):
         try:
             self._flux = Flux(*self._address[0], **self._address[1])
         except OSError as exc:
-            self._refuse_all(exc)
+            self._reject_all(exc)
             return
         self._handle: Handle = self._flux.handle
         self._reactor: Reactor = self._flux.reactor
@@ -205,12 +206,12 @@ class _FluxExecutorThread(threading.Thread):
         self._reactor.run()
         self._flux.close()
 
-    def _refuse_all(self, exc: OSError) -> None:
+    def _reject_all(self, exc: OSError) -> None:
         with self._lock:
             self._closing = True
             todo, self._todo = list(self._todo), collections.deque()
         for package in todo:
-            package.future._refused(exc)
+            package.future._reject(exc)
 
     def _woken(self, _events: int, read: bool = True) -> None:
         if read:
@@ -251,7 +252,7 @@ class _FluxExecutorThread(threading.Thread):
             except OSError as exc:
                 self._fail(future, exc)
                 return
-            future._know(JobID(number))
+            future._set_jobid(JobID(number))
             self._watch(future, number)
 
         submission._call.then(submitted)
@@ -261,18 +262,18 @@ class _FluxExecutorThread(threading.Thread):
 
         def answered(call: Any) -> None:
             try:
-                future._took(EventLogEvent(call.get()["event"]))
+                future._add_event(EventLogEvent(call.get()["event"]))
             except OSError as exc:
                 if exc.errno == errno.ENOENT:
                     future.set_exception(ValueError(f"{number} does not match any job ID"))
-                future._ended()
+                future._finish()
                 self._open -= 1
                 self._maybe_stop()
 
         self._handle.stream("job-info.eventlog-watch", body).then(answered)
 
     def _fail(self, future: FluxExecutorFuture, exc: BaseException) -> None:
-        future._refused(exc)
+        future._reject(exc)
         self._open -= 1
 
     def _maybe_stop(self) -> None:
@@ -307,7 +308,7 @@ class FluxExecutor(concurrent.futures.Executor):
         return future
 
     def attach(self, jobid: Any) -> FluxExecutorFuture:
-        """A future for a job that was submitted elsewhere; its exception is ValueError if there is no such job."""
+        """A future for a job that was submitted elsewhere; ValueError is set if there is no such job."""
         future = FluxExecutorFuture()
         self._thread.add(_AttachPackage(jobid, future))
         return future

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EmptyObject(str):
-    """What an annotation that is missing is: an empty text, as are its attributes."""
+    """The value of a missing annotation: an empty string, all of whose attributes are EmptyObjects."""
 
     def __getattr__(self, name: str) -> EmptyObject:
         if name.startswith("__"):
@@ -61,7 +61,7 @@ class ExceptionInfo:
 
 
 class InfoList(List[str]):
-    """Texts that are shown with commas between them."""
+    """Texts that are shown separated by commas."""
 
     def __str__(self) -> str:
         return ",".join(self)
@@ -74,9 +74,9 @@ _RENAMED = {"state": "state_id", "result": "result_id"}
 
 
 class JobInfo:
-    """One job: every attribute of RFC 43, and status, runtime, returncode, result and so on, derived from these.
+    """One job: every attribute of RFC 43, and derived fields such as status, runtime and result.
 
-    Its `__dict__` has `_NAME` for each attribute that job-list sent, or for its default; numbers of state and result
+    Its `__dict__` has `_NAME` for each attribute that job-list sent, or its default. The numbers of state and result
     are `_state_id` and `_result_id`.
     """
 
@@ -110,15 +110,18 @@ class JobInfo:
         raise AttributeError(f"invalid JobInfo attribute '{name}'")
 
     def get_instance_info(self) -> JobInfo:
-        """Ask the instance that the job runs, if it does, for what `instance` has; returns this object."""
+        """Query the job's instance, if there is one, for the data of `instance`; returns this object."""
         self._info.instance = instance_info.ask(self._info)
         return self
 
     @property
     def instance(self) -> AnnotationsInfo:
-        """Jobs and resources of the job's instance (`instance.stats.running`); empty before `get_instance_info`."""
+        """Jobs and resources of the job's instance (`instance.stats.running`).
+
+        It is empty before `get_instance_info`.
+        """
         tree: Dict[str, Any] = {}
-        # The deepest first, since `stats` is a text beside its parts `stats.NAME`, and an attribute is the parts.
+        # The deepest names first: `stats` is a text, but as an attribute it is an object with the values `stats.NAME`.
         for name, value in sorted(self._info.instance.items(), key=lambda item: -item[0].count(".")):
             *parents, last = name.split(".")[1:]
             here = tree
@@ -153,10 +156,10 @@ class JobListRPC(RPC):
         return (JobInfo(job) for job in self.get_jobs())
 
     def get(self) -> Any:
-        """The whole listing, which is streamed."""
+        """The complete listing, from all responses of the stream."""
         if not hasattr(self, "_all"):
             found: List[Dict[str, Any]] = []
-            # Where a callback is registered, the first answer has been taken from the stream.
+            # If a callback is registered, the first response has been consumed already.
             taken = [] if self._message is None or self._message.errnum == errno.ENODATA else [super().get()]
             for answer in chain(taken, () if self._call.done and not self._call.ready else self._call):
                 found.extend(answer["jobs"])
@@ -237,14 +240,14 @@ def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
 
 
 class JobListIdsFuture(WaitAllFuture):
-    """Several jobs by their ids, as a listing; `errors` has a line for each id that could not be had."""
+    """Several jobs by their ids, as a listing; `errors` has a line for each id whose lookup failed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.errors: List[str] = []
 
     def get_jobs(self) -> List[Dict[str, Any]]:
-        """The jobs that were found, when all have been asked for."""
+        """The jobs that were found; waits for all lookups."""
         self.wait_for()
         found = []
         self.errors.clear()
@@ -298,7 +301,7 @@ class JobList:
         self.userid = os.getuid() if user is None else userid_or_all(str(user))
 
     def add_filter(self, fname: str) -> None:
-        """List jobs in more states or with more results too: names with commas between them."""
+        """Also list jobs with the given states or results: names separated by commas."""
         states, results = bits_of(fname)
         self.states |= states
         self.results |= results
@@ -324,7 +327,7 @@ class JobList:
         return future
 
     def jobs(self) -> List[JobInfo]:
-        """The jobs; `errors` has a line for each of the ids that could not be had."""
+        """The jobs; `errors` has a line for each id whose lookup failed."""
         future = self.fetch_jobs()
         found = list(future.get_jobinfos())
         self.errors = getattr(future, "errors", [])
@@ -348,7 +351,7 @@ def get_username(userid: int) -> str:
 
 
 def statustostr(stateid: int, resultid: Union[int, str], fmt: str = "L") -> str:
-    """The name of a job's result, or of its state while it has none; short with fmt "S"."""
+    """The name of a job's result, or of its state if it has no result; short with fmt "S"."""
     return resulttostr(resultid, fmt) if stateid == INACTIVE else statetostr(stateid, fmt)
 
 

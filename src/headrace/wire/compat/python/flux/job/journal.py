@@ -1,4 +1,4 @@
-"""`flux.job.JournalConsumer`: all events of all jobs, past ones first, as one stream."""
+"""`flux.job.JournalConsumer`: one stream of all events of all jobs, beginning with past events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JournalEvent(EventLogEvent):
-    """An event with its `jobid`, and the job's `jobspec` and `R` if they came with the event (otherwise None)."""
+    """An event with its `jobid`, and with `jobspec` and `R` if the event includes them, otherwise None."""
 
     def __init__(self, jobid: int, event: Dict[str, Any], jobspec: Any = None, R: Any = None) -> None:
         super().__init__(event)
@@ -37,10 +37,10 @@ SENTINEL_EVENT = JournalEvent(-1, {"timestamp": 0.0, "name": ""})
 
 
 class JournalConsumer(JournalConsumerBase):
-    """Events of jobs since time `since`; `full` includes those of inactive jobs; past events are sorted by time.
+    """Events of jobs since time `since`; past events are sorted by time.
 
-    `include_sentinel` adds an event without a name after the past events. Read events with `poll`, or register a
-    callback.
+    `full` includes the events of inactive jobs. `include_sentinel` adds an event without a name after the past events.
+    Read events with `poll`, or register a callback.
     """
 
     SENTINEL_EVENT = SENTINEL_EVENT

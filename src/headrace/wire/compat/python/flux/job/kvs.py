@@ -34,14 +34,14 @@ class JobInfoLookupRPC(RPC):
     jobid: JobID
 
     def get_decode(self) -> Dict[str, Any]:
-        """The entries, with jobspec and R as objects, where `get` returns text."""
+        """The entries, with jobspec and R decoded; `get` returns them as text."""
         return _decoded(self.get())
 
 
 def job_info_lookup(
     flux_handle: Flux, jobid: Any, keys: Iterable[str] = ("jobspec",), flags: int = 0
 ) -> JobInfoLookupRPC:
-    """Entries of the job's directory: jobspec, R, eventlog ...; in their original form without `flags`."""
+    """Entries of the job's directory: jobspec, R, eventlog ...; without `flags`, in their original form."""
     rpc = JobInfoLookupRPC(flux_handle, "job-info.lookup", {"id": to_id(jobid), "keys": list(keys), "flags": flags})
     rpc.jobid = JobID(jobid)
     return rpc
@@ -65,21 +65,21 @@ def job_kvs_lookup(
 ) -> Optional[Dict[str, Any]]:
     """Entries of one job with its `id`; None if there is no such job or entry.
 
-    Updates are applied to jobspec and R: `base` omits them, `original` returns the jobspec as it was signed. Both are
-    objects unless `decode` is False.
+    Updates are applied to jobspec and R. `base` omits them, `original` returns the jobspec as it was signed. Jobspec
+    and R are objects unless `decode` is False.
     """
     return JobKVSLookup(flux_handle, [jobid], keys, decode, original, base)._one(to_id(jobid))
 
 
 class JobKVSLookupFuture(WaitAllFuture):
-    """Entries of several jobs; `errors` has a line for each job whose entries could not be had."""
+    """Entries of several jobs; `errors` has a line for each job whose lookup failed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.errors: List[str] = []
 
     def get(self) -> List[Dict[str, Any]]:  # type: ignore[override]
-        """The entries that were found, when all have been asked for."""
+        """The entries that were found; waits for all lookups."""
         self.wait_for()
         found = []
         self.errors.clear()
@@ -92,12 +92,15 @@ class JobKVSLookupFuture(WaitAllFuture):
         return found
 
     def get_decode(self) -> List[Dict[str, Any]]:
-        """As `get`, with jobspec and R as objects."""
+        """Like `get`, with jobspec and R as objects."""
         return [_decoded(answer) for answer in self.get()]
 
 
 class JobKVSLookup:
-    """Entries of several jobs; `data()` requests all of them at once. Arguments are those of `job_kvs_lookup`."""
+    """Entries of several jobs; `data()` requests all of them at once.
+
+    Arguments are those of `job_kvs_lookup`.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Output of jobs, as a whole or as it arrives (RFC 24).
+"""Output of jobs, complete or as it arrives (RFC 24).
 
 There are three forms of the same data: events, pieces of text by stream, and lines. Each is available as an iterator,
 which waits, and as a future for the reactor.
@@ -41,7 +41,7 @@ class JobOutput(NamedTuple):
 
 
 class TaskRanks:
-    """The tasks of an event; the text is that of the event, `ids` are the numbers."""
+    """The tasks of an event: its string form is the text in the event, `ids` are the task numbers."""
 
     def __init__(self, text: str, ntasks: int) -> None:
         self._text = text
@@ -75,7 +75,7 @@ class OutputEvent(EventLogEvent):
             self.rank = TaskRanks(str(self.rank), ntasks)
 
     def text(self) -> str:
-        """The text of any event but data, for users."""
+        """The text of an event for users, except of data events."""
         if self.name == "redirect":
             return f"{self.rank}: {self.stream} redirected to {self.path}\n"
         origin = f"flux-shell[{self.rank}]: {_LEVELS.get(self.level, '')}"
@@ -152,9 +152,10 @@ def output_event_watch_async(
 
 
 class _Pieces:
-    """Text by stream, from events of a job and its output: exceptions and, up to a level, the shell's log on stderr.
+    """Converts events of a job and its output to (stream, text).
 
-    With `lines`, only whole lines, except for the last of each task's streams.
+    Exceptions, and the shell's log messages up to a level, are on `stderr`; other log messages are on `log`. With
+    `lines`, each text is a complete line, except for the last line of each stream of a task.
     """
 
     def __init__(self, tasks: Any, labelio: bool, log_stderr_level: int, lines: bool, keepends: bool) -> None:
@@ -203,7 +204,7 @@ class _Pieces:
         return [(stream, label + line + self._end) for line in lines]
 
     def unfinished(self) -> List[Piece]:
-        """The last lines, which have no end."""
+        """The last lines, if they have no newline."""
         rest, self._rest = self._rest, {}
         return [(stream, (f"{rank}: " if self._labelio else "") + line) for (stream, rank), line in rest.items()]
 
@@ -270,7 +271,7 @@ def output_watch_lines(
     keepends: bool = False,
     tasks: Any = "*",
 ) -> Iterator[Tuple[str, str]]:
-    """(stream, line) as they arrive, only whole lines except for the last; otherwise as `output_watch`."""
+    """(stream, line) as lines become complete; the last may be incomplete. Otherwise like `output_watch`."""
     return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
 
 
@@ -305,7 +306,7 @@ class JobOutputWatch(FutureExt):
             self._main.abandon()
 
     def _take(self, call: Rpc, read: Callable[[Dict[str, Any]], List[Piece]]) -> bool:
-        """Pass on the text in a response. False at the end of the stream."""
+        """Add the text in a response. False at the end of the stream."""
         try:
             answer = call.get()
         except OSError as exc:
@@ -317,7 +318,7 @@ class JobOutputWatch(FutureExt):
         return True
 
     def get_output(self) -> Piece:
-        """The next (stream, text). Raises the exceptions of `output_watch`; `reset` continues after one."""
+        """The next (stream, text). Raises the exceptions of `output_watch`; after one, `reset` continues."""
         piece: Piece = self.get()
         self.reset()
         return piece

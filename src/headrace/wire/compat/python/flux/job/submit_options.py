@@ -1,6 +1,6 @@
-"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
+"""Options of `flux submit`, `flux batch` and `flux alloc` as keywords for the jobspec builders.
 
-The functions that interpret the options for commands do it here.
+The options are interpreted by the same functions as for the commands.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from headrace.wire.query import job_options
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
 
-# The builders' names for the size of an instance.
+# The builders' parameters for the size and configuration of an instance.
 BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
 _KEYWORDS = {option.keyword: option for option in job_options.OPTIONS if option.keyword}
-# A single text stands for a list of one; an option with a keyword of another name takes a mapping.
+# Options that take a list; a single text is accepted as a list of one. A repeatable option whose keyword differs from
+# its name takes a mapping instead.
 _LISTS = {keyword for keyword, option in _KEYWORDS.items() if option.repeats and keyword == option.name}
 
 
@@ -60,13 +61,16 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
 
 
 def take(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the options that `apply` accepts from `more`; environment and limits of this process are added."""
+    """Remove the options for `apply` from `more`; add this process's environment and limits."""
     options = {key: more.pop(key) for key in _KEYWORDS if key in more}
     return {"env": [], "rlimit": [], **options}
 
 
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
+    """Remove the size of an instance from `more`, named as on the command line.
+
+    Returns it with the builders' names.
+    """
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
     exclusive = more.pop("exclusive", False)
     if nslots is None:

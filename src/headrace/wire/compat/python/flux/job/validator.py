@@ -1,5 +1,6 @@
-"""`flux.job.validator`: what the class `Validator` of a site's file is made of, which checks jobs as they are submitted
-(`[ingest.validator] plugins` of flux-config-ingest(5)).
+"""`flux.job.validator`: the base of a site's validators, which check jobs at submission.
+
+A validator is the class `Validator` of a file (`[ingest.validator] plugins` of flux-config-ingest(5)).
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class ValidatorResult:
 
 
 class ValidatorJobInfo:
-    """A submitted job: `jobspec` (RFC 14, as a dict), `userid`, `flags` and `urgency`. Raises ValueError if one of
-    these keys is missing in `jobinfo`.
+    """A submitted job: `jobspec` (RFC 14, as a dict), `userid`, `flags` and `urgency`.
+
+    Raises ValueError if one of these keys is missing in `jobinfo`.
     """
 
     required_keys = frozenset(("jobspec", "userid", "flags", "urgency"))
@@ -62,14 +64,14 @@ class ValidatorJobInfo:
 
 
 class ValidatorPlugin(ABC):
-    """The base of a file's class `Validator`. `parser`, an ArgumentParser, takes options of its own."""
+    """The base class of `Validator`, which may add its own options to `parser`, an ArgumentParser."""
 
     def __init__(self, parser: Any) -> None:  # noqa: B027 (a plugin need not have options)
         pass
 
     @property
     def flux(self) -> Any:
-        """A handle of this plugin's own, opened at the first use."""
+        """The plugin's own handle, opened on first use."""
         if "_flux" not in self.__dict__:
             self._flux = flux.Flux()
         return self._flux
@@ -79,6 +81,7 @@ class ValidatorPlugin(ABC):
 
     @abstractmethod
     def validate(self, job: ValidatorJobInfo) -> Optional[Tuple[int, Optional[str]]]:
-        """Accept a job by None or (0, None). Refuse it by (errnum, text), or by raising ValueError, TypeError or
-        OSError with the text.
+        """Accept a job by returning None or (0, None).
+
+        Reject it by returning (errnum, text), or by raising ValueError, TypeError or OSError with the text.
         """

@@ -37,12 +37,12 @@ def wait_get_status(future: JobWaitFuture) -> JobWaitResult:
 
 
 def wait(flux_handle: Flux, jobid: Any = -1) -> JobWaitResult:
-    """Wait for a waitable job, by default for any."""
+    """Wait for a waitable job; by default for any waitable job."""
     return wait_async(flux_handle, jobid).get_status()
 
 
 class _Outcome:
-    """The result of a job from its events, as job-list would have it."""
+    """Derives the result of a job from its events, in the form of job-list."""
 
     def __init__(self, id: int) -> None:
         self.raw: Dict[str, Any] = {"id": id, "state": INACTIVE, "exception_occurred": False, "duration": 0.0}

@@ -1,4 +1,4 @@
-"""`flux.resource.ResourceJournalConsumer`: all events of the resource service (RFC 44), past ones first."""
+"""`flux.resource.ResourceJournalConsumer`: all events of the resource service (RFC 44)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ class ResourceJournalEvent(EventLogEvent):
 
 
 class ResourceJournalConsumer(JournalConsumerBase):
-    """Events of resources since time `since`; `include_sentinel` adds an event without a name after the past events.
+    """Events of resources since time `since`.
 
-    Read events with `poll`, or register a callback.
+    `include_sentinel` adds an event without a name after the past events. Read events with `poll`, or register a
+    callback.
     """
 
     SENTINEL_EVENT = ResourceJournalEvent({"timestamp": 0.0, "name": ""})

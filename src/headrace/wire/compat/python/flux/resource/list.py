@@ -35,7 +35,10 @@ class SchedResourceList:
         return out
 
     def filter(self, include: Any) -> SchedResourceList:
-        """These sets with only some ranks (an idset) or hosts (a hostlist). Raises ValueError for anything else."""
+        """These sets with only some ranks (an idset) or hosts (a hostlist).
+
+        Raises ValueError for anything else.
+        """
         try:
             ranks = IDset(str(include))
         except ValueError:
