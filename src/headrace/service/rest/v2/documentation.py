@@ -1,4 +1,7 @@
-"""The page that describes `/v2`, made from its OpenAPI document. FastAPI's own pages load scripts from elsewhere."""
+"""The documentation page of `/v2`, made from its OpenAPI document.
+
+FastAPI's own pages are not used, because they load scripts from other sites.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-# The OpenAPI document, which openapi.py makes.
+# The OpenAPI document, written by openapi.py.
 KEPT = Path(__file__).with_name("openapi.json")
 _PAGE = """<!doctype html>
 <html lang="en">

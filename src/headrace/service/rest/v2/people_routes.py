@@ -58,7 +58,7 @@ def _body(form: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, An
 
 
 def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], chosen: dict[str, Any]) -> Response:
-    """`limit` of the rows, which are in the order of their keys, after that of the cursor."""
+    """A page of `limit` rows after the cursor. The rows must be in the order of their keys."""
     limit, begin = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("cursor")
     try:
         remaining = [row for row in rows if begin is None or key(row) > begin]
@@ -131,7 +131,7 @@ async def remove_user(request: Request, name: str) -> Response:
     openapi_extra=_parameters(_PAGE),
 )
 async def read_audit(request: Request) -> Response:
-    """A page may have fewer lines than asked for though there are more; `next` tells."""
+    """A page may have fewer lines than `limit`. There are more lines as long as `next` is not null."""
     chosen = of_query(request, _PAGE)
     begin = chosen.get("cursor")
     if begin is not None and not (len(begin) == 1 and type(begin[0]) is int and 0 <= begin[0] < 1 << 53):

@@ -66,7 +66,7 @@ _UPDATE = {
 
 
 def _ready(body: bytes) -> Response:
-    """JSON that is encoded already."""
+    """A response with encoded JSON."""
     return Response(body, media_type="application/json")
 
 
@@ -163,7 +163,7 @@ async def get_job_resources(request: Request, jobid: str) -> Response:
 
 async def _kept(request: Request, jobid: str, key: str) -> Response:
     of_query(request, ())
-    # The broker keeps JSON.
+    # The broker stores jobspec and R as JSON.
     return _ready((await jobs.kept(service.of(request).link, jobs.read_id(jobid), key)).encode())
 
 

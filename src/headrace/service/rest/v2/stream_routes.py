@@ -68,7 +68,7 @@ async def get_job_output(request: Request, jobid: str) -> Response:
 
 
 async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any], first: str, last: str) -> Response:
-    """A part of what was written until now (RFC 9110 section 14), of which the size is told."""
+    """A range of the output so far (RFC 9110 section 14), with the total size."""
     size = 0
     async for piece in _chosen(_written(here, job), chosen):
         size += len(piece)
@@ -91,7 +91,10 @@ async def _followed(here: service.Here, id: int) -> AsyncIterator[stdio.Data]:
 
 
 async def _written(here: service.Here, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
-    """What a job has written until now. That of a job that has ended comes piece by piece, however long it is."""
+    """The output of a job so far.
+
+    The output of an ended job is read piece by piece, so it may be of any length.
+    """
     if job["state"] == INACTIVE:
         async for part in _followed(here, job["id"]):
             yield part
@@ -120,7 +123,7 @@ async def _beyond(pieces: AsyncIterator[bytes], skip: int, most: int = _LARGEST)
 
 
 def _sent(id: str, data: bytes, name: str = "") -> bytes:
-    """One server-sent event; JSON has no line ends."""
+    """Encode a server-sent event. The data is JSON, so it has no line ends."""
     return b"%sid: %s\ndata: %s\n\n" % (f"event: {name}\n".encode() if name else b"", id.encode(), data)
 
 
@@ -148,7 +151,7 @@ async def follow_job_events(request: Request, jobid: str) -> Response:
 
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
 async def follow_events(request: Request) -> Response:
-    """Without Last-Event-ID, or with one that is too old, events from now on come, after one of the name `begin`."""
+    """Without Last-Event-ID, or if it is too old, an event `begin` comes first, then only new events."""
     of_query(request, ())
     here = service.of(request)
     journal = here.service.news(here.own_link)
