@@ -33,9 +33,10 @@ from headrace.service.users.credential import Identity
 
 # The statuses that are logged as refusals for requests that change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
-# The most characters of a login name and of a path in a line.
+# The maximum length of a login name and of a path in a line, in characters.
 _LONGEST = 200
-# The most refusals with a line in _WINDOW seconds: of a user; of unknown users at one address; of all unknown users.
+# The maximum number of refusals with a line in _WINDOW seconds: of a user; of unknown users, for each address and in
+# all.
 _WINDOW, _MOST_OF_USER, _MOST_OF_ADDRESS, _MOST_UNKNOWN = 60.0, 1000, 60, 300
 # Bytes of the file that are read in one piece, and at most for one request.
 _PIECE = 1 << 18
@@ -238,7 +239,7 @@ class Audit:
 
 
 def _bounds(line: Mapping[str, Any]) -> dict[int | str, int]:
-    """The limits for a refusal: how many have a line in a window, by userid, or by address and "" for all."""
+    """The limits that apply to a refusal: by userid; for an unknown user by address, and by "" for all."""
     if line["userid"] is not None:
         return {line["userid"]: _MOST_OF_USER}
     return {line["address"]: _MOST_OF_ADDRESS, "": _MOST_UNKNOWN}

@@ -56,7 +56,7 @@ AWAY = frozenset((errno.ENOSYS, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESHUT
 
 
 class BrokerUnreachable(ConnectionError):
-    """The broker cannot be reached, or has not answered; the text is for users."""
+    """The broker cannot be reached, or has not answered. The text is for users."""
 
     def __init__(self, text: str) -> None:
         # The connection's own errno could be mistaken for the errno of a response from the broker.
@@ -202,7 +202,7 @@ class Connection:
             for msg in self._deframer:
                 self._dispatch(msg)
         except MessageError as exc:
-            self.close(f"the broker has sent what is no message: {exc}")
+            self.close(f"the broker has sent an invalid message: {exc}")
 
     def _dispatch(self, msg: Message) -> None:
         call = self._calls.get(msg.matchtag)

@@ -23,7 +23,7 @@ class BadFields(ValueError):
 
 
 class BadBody(ValueError):
-    """A body that cannot be read; the text is for users."""
+    """The body cannot be read. The text is for users."""
 
 
 class Field(NamedTuple):
@@ -65,13 +65,13 @@ async def json_object(request: Request, is_not: str = "is not") -> dict[str, Any
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     found = float(text)
     if math.isinf(found):
-        raise ValueError(f"{text:.40} is larger than any number here")
+        raise ValueError(f"{text:.40} is too large for a floating point number")
     return found
 
 

@@ -46,7 +46,7 @@ class _Log:
         await self._news.wait()
 
     def took(self) -> None:
-        """Tell the stream that a reader has advanced or stopped."""
+        """Wake the stream after a reader has advanced or stopped."""
         self._taken.set()
 
     def _unread(self) -> int:

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 # Seconds from the start of a connection, or of a request, until the whole request has arrived.
 REQUEST_TIME = 60.0
-# The most bytes of a request's URL, and of URL and headers together. The most headers of a request.
+# The maximum size of a request's URL, and of URL and headers together, in bytes. The maximum number of headers.
 HEAD_LIMIT = 1 << 16
 MOST_HEADERS = 100
 # Seconds between the refusal of a request and the end of its connection. Data that arrives meanwhile is dropped. If the

@@ -31,7 +31,7 @@ class NoSuchJob(LookupError):
 
 
 class BadId(NoSuchJob):
-    """The text is no id of a job in any form."""
+    """The text is not a job id in any form."""
 
 
 class NothingYet(LookupError):
@@ -57,7 +57,7 @@ class BadOutput(ValueError):
 
 
 class JobHasEnded(ValueError):
-    """The request needs a job that has not ended; the text is for users."""
+    """The request needs an active job, but the job has ended. The text is for users."""
 
 
 def read_id(text: str) -> int:

@@ -62,7 +62,7 @@ class Journal:
         return self._number - len(self._kept) <= number <= self._number
 
     async def begin(self) -> int:
-        """Wait until new events are received; return the number of the last one. Raises BrokerUnreachable."""
+        """Wait until all past events are read; return the last event's number. Raises BrokerUnreachable."""
         await self._ready.wait()
         if self.lost:
             raise BrokerUnreachable(self.lost)

@@ -95,7 +95,7 @@ class Collector:
         text = "Time from the submission of jobs to their starts."
         metrics.histogram_of("headrace_job_wait_seconds", text, lambda: {(): self._numbers.wait})
         metrics.histogram_of("headrace_job_run_seconds", "Time that jobs ran.", lambda: {(): self._numbers.run})
-        text = "Turns of the loop of broker 0, during which all else waits."
+        text = "Duration of turns of broker 0's event loop, during which all other work waits."
         metrics.histogram_of("headrace_loop_lag_seconds", text, lambda: {(): self._numbers.turns})
         text = "Time until records of jobs were on the disk."
         metrics.histogram_of("headrace_journal_sync_seconds", text, lambda: {(): self._numbers.syncs})

@@ -94,7 +94,7 @@ def read_user_file(path: str) -> dict[str, UserMetric]:
         if inspect.isfunction(one) and one.__code__.co_filename == path and not name.startswith("_")
     }
     if not functions:
-        raise SettingsError(f"{path} has no function, each of which would be a metric")
+        raise SettingsError(f"{path} has no function; each function would be a metric")
     for name, function in functions.items():
         if len(inspect.signature(function).parameters) != 1:
             raise SettingsError(f"{path}: {name} must take one argument, the handle (flux.Flux)")

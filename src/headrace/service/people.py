@@ -71,7 +71,7 @@ class People:
         return await self._accounts.change(name, password, admin)
 
     def remove(self, name: str) -> None:
-        """Raises NoSuchUser."""
+        """Remove a user. Raises NoSuchUser."""
         self._check_admin()
         self._check_others(name)
         self._accounts.remove(name)
@@ -94,4 +94,4 @@ class People:
 
     def _check_admin(self) -> None:
         if not self._identity.sees_all:
-            raise AdminsOnly("users, and what is theirs, are for administrators only")
+            raise AdminsOnly("only administrators may manage users, or see the tokens of other users")

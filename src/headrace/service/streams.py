@@ -30,11 +30,11 @@ class Slots:
         self._open: Counter[int] = Counter()
 
     def take(self, userid: int) -> None:
-        """Raises TooManyStreams."""
+        """Take a slot for a stream. Raises TooManyStreams."""
         if self._open[userid] >= MOST_OF_USER:
-            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, which is as many as a user may: end one")
+            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, the most that a user may have: end one")
         if self._open.total() >= MOST:
-            raise TooManyStreams(f"{MOST} streams are open, which is as many as there may be: try again later")
+            raise TooManyStreams(f"{MOST} streams are open, the most that the service allows: try again later")
         self._open[userid] += 1
 
     def give_back(self, userid: int) -> None:

@@ -195,7 +195,7 @@ FIELDS = (
         {"oneOf": [{"type": "array", "items": _TEXT, "minItems": 1}, _TEXT]},
         "The command and its arguments: a list, or a text that is split as a shell does",
     ),
-    Field("script", _script, _TEXT, "A script in the place of a command: its text, from #! on"),
+    Field("script", _script, _TEXT, "The text of a script, beginning with #!, in place of a command"),
     *_OPTION_FIELDS.values(),
 )
 JOBSPEC_FIELDS = (Field("jobspec", mapping, _OBJECT, "The whole jobspec (RFC 14), as it is"), URGENCY)
@@ -219,7 +219,7 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     if nodes and tasks and nodes > tasks:
         problems.append(("tasks", f"must be at least {nodes}, one for each node"))
     if exclusive and not nodes:
-        problems.append(("exclusive", "needs nodes: how many there are to be"))
+        problems.append(("exclusive", "needs a number of nodes"))
     if settings.nodes is not None and (nodes or 0) > settings.nodes:
         problems.append(("nodes", f"must be at most {settings.nodes}, as many as there are"))
     if settings.gpus is False and values.get("gpus_per_task"):

@@ -22,7 +22,7 @@ from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 
 PER_PAGE = 50
-# The most jobs that are read for a page, to search a part of a name or to sort.
+# The maximum number of jobs that are read for a page, to search a part of a name or to sort.
 MOST_READ = 5000
 # The choices of the filter by state: the names of `flux jobs --filter`, and their labels.
 STATES = {

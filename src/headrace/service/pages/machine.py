@@ -19,7 +19,7 @@ from headrace.wire.query.listing import Query
 
 # Nodes on a page.
 PER_PAGE = 500
-# The most running jobs that are shown on nodes.
+# The maximum number of running jobs that are shown on nodes.
 _MOST_JOBS = 10_000
 _SHAPES = {"free": "○", "partly used": "◐", "full": "●", "draining": "◍", "drained": "⊘", "excluded": "⊖", "down": "✖"}
 # Links and reloads of the page have a `state` even if none was chosen; it is then empty.

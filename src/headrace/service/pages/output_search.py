@@ -12,10 +12,10 @@ from typing import NamedTuple
 from headrace.formats.spec.stdio import Data
 from headrace.service.pages import terminal
 
-# The most lines that are shown, and the most bytes that are searched.
+# The maximum number of lines that are shown, and of bytes that are searched.
 MOST_FOUND = 100
 MOST_READ = 256 << 20
-# The most characters of the search text.
+# The maximum length of the search text, in characters.
 LONGEST_TEXT = 200
 # Characters that are shown before and after a match. A longer text without a line end counts as a line.
 _AROUND = 100

@@ -14,7 +14,7 @@ from headrace.service.pages import html
 from headrace.service.people import NoAudit
 from headrace.service.store import StoreError
 
-# The most rows of a table. Scripts get all rows from /v2.
+# The maximum number of rows in a table. Scripts get all rows from /v2.
 SHOWN = 100
 _SAID = {
     "revoked": "The token is revoked.",

@@ -17,7 +17,7 @@ from headrace.service.pages import html, view
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 
-# The most pending jobs that are shown, from the front of the order.
+# The maximum number of pending jobs that are shown, from the front of the order.
 SHOWN = 200
 
 router = APIRouter()

@@ -14,7 +14,7 @@ from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-# The most characters of a line that can be rewritten. A longer line counts as ended.
+# The maximum length of a line that can be rewritten, in characters. A longer line counts as ended.
 LONGEST_LINE = 1024
 _LONGEST_SEQUENCE = 256
 _CONTROL = re.compile(

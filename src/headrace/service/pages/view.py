@@ -19,7 +19,7 @@ _SHAPES = {
 _WORDS = {
     **{"DEPEND": "Waiting", "PRIORITY": "Waiting", "SCHED": "Waiting", "RUN": "Running", "CLEANUP": "Ending"},
 }
-# The most characters of a name and of a sentence in a list, because users can make both of any length.
+# The maximum length of a name and of a sentence in a list, in characters: users can write texts of any length.
 LONGEST_NAME, _LONGEST_TEXT = 80, 240
 ATTRIBUTES = [
     *("name", "userid", "state", "result", "ntasks", "nnodes", "nodelist", "queue", "t_submit", "t_run", "t_cleanup"),

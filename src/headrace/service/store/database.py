@@ -104,8 +104,8 @@ def _make_private(path: str) -> None:
 
 def _other_store(path: str) -> StoreError:
     return StoreError(
-        f"{path} is not the store of users that was here before: it was removed, emptied or replaced. Bring that one "
-        "back from a copy. To begin without its users, move what is there away, and then: headrace api users reset"
+        f"{path} is not the store of users that was here before: it was removed, emptied or replaced. Restore "
+        "it from a copy. To begin without its users, move the present file away, then: headrace api users reset"
     )
 
 

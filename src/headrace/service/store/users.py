@@ -45,7 +45,7 @@ def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[in
     with the name of a removed user.
     """
     if not _NAME.fullmatch(name):
-        raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
+        raise StoreError(f"'{name}' cannot be a name: use up to 64 letters, digits and _ . @ -, first a letter or _")
     made = User(0, name, admin, time.time())
     hashed = _hashed(password)
     with store.changing() as database:

@@ -18,11 +18,11 @@ from headrace.service.users.userids import UseridMismatch
 
 # After so many failures of a user at an address, within so many seconds, further attempts are refused.
 MOST_FAILURES, WINDOW = 5, 60.0
-# The most pairs of user and address that are remembered. A further pair replaces the oldest.
+# The maximum number of pairs of user and address that are remembered. A further pair replaces the oldest.
 MOST_PAIRS = 10_000
 # Seconds for which a printed login address is valid.
 _LOGIN_SECONDS = 3600.0
-# The most characters of a login name (LOGIN_NAME_MAX of Linux).
+# The maximum length of a login name, in characters (LOGIN_NAME_MAX of Linux).
 _LONGEST_NAME = 256
 
 
@@ -42,7 +42,7 @@ class Attempts:
         self._failures: dict[tuple[str, str], deque[float]] = {}
 
     def check(self, user: str, address: str) -> None:
-        """Raises TooManyFailures."""
+        """Raise TooManyFailures if the next attempt must be refused."""
         failures = self._failures.get((user, address))
         if failures is not None and len(failures) == MOST_FAILURES:
             wait = failures[0] + WINDOW - self._clock()
@@ -105,7 +105,7 @@ class Access:
             raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
         found = await self.accounts.of_token(token.strip())
         if found is None:
-            raise Unauthenticated("the token is not valid, or not any more")
+            raise Unauthenticated("the token is not valid, or has expired or was revoked")
         return found
 
     async def of_cookie(self, request: Request) -> Identity:

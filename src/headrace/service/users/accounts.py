@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LEAST_USERID = 1000
 # Seconds until the same error of the store is written again.
 _SILENCE = 3600.0
-_ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
+_ONE_USER = "this service has one user, the owner of the instance: for several users, start it with --auth users"
 
 
 class Account(NamedTuple):
@@ -50,7 +50,7 @@ class Accounts(Protocol):
     """The accounts of a service.
 
     `several` is True if there may be users other than the owner. `logs_in` is True if users log in here by name and
-    password. `help` tells a user without a valid token how to get one.
+    password. `help` is the text for users without a valid token: how to get one.
     """
 
     several: bool
@@ -171,7 +171,7 @@ class StoredUsers:
         return await self._identity(self._tokens.user_of(self._store, token))
 
     async def _identity(self, found: User | None) -> Identity | None:
-        """Raises UseridMismatch."""
+        """The identity of a user of the store. Raises UseridMismatch."""
         if found is None:
             return None
         await self._userids.check(found.name, found.userid)

@@ -16,7 +16,7 @@ from headrace.engine.process.spawn import running
 
 SERVICE = "headrace"
 SECONDS = 10.0
-# The most processes at a time. Further checks wait.
+# The maximum number of processes at a time. Further checks wait.
 _AT_A_TIME = 16
 # Exit codes of the process: the password is right, or wrong. Any other code is an error.
 _RIGHT, _WRONG = 0, 3

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-# The most valid tokens. A further token replaces the oldest.
+# The maximum number of valid tokens. A further token replaces the oldest.
 MOST = 10_000
-# The most characters of a note.
+# The maximum length of a note, in characters.
 LONGEST_NOTE = 200
 
 

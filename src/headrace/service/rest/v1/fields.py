@@ -121,7 +121,7 @@ async def of_body(request: Request) -> dict[str, Any]:
                 return dict(form)
         except FormParserError as exc:
             # Newer versions of Starlette answer such a request themselves.
-            raise BadBody(f"the body is not the form that it is said to be: {exc}") from None
+            raise BadBody(f"the body is not a valid form: {exc}") from None
     if (await request.body()).strip() == b"null":
         return {}
     return await json_object(request, "is neither a form nor")

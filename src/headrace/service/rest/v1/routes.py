@@ -23,13 +23,13 @@ _MOST = 1000
 _LIST = (
     Field("details", switch, "boolean", "Each job in detail, by its id", ("detail",)),
     Field("listing", switch, "boolean", "With details: a list"),
-    Field("limit", if_valid(count), "integer", f"So many jobs at most (default: {_MOST})"),
+    Field("limit", if_valid(count), "integer", f"The maximum number of jobs (default: {_MOST})"),
 )
 _SEARCH = (
-    Field("search[value]", text, "string", "Text that is in a job", ("search", "query")),
-    Field("start", if_valid(count), "integer", "The first of those that are found"),
-    Field("length", if_valid(integer), "integer", "So many of these (default: all)"),
-    Field("draw", if_valid(integer), "integer", "Is answered as it is"),
+    Field("search[value]", text, "string", "Only jobs that contain this text", ("search", "query")),
+    Field("start", if_valid(count), "integer", "The number of found jobs to skip"),
+    Field("length", if_valid(integer), "integer", "The maximum number of found jobs (default: all)"),
+    Field("draw", if_valid(integer), "integer", "Returned unchanged"),
 )
 
 
@@ -40,7 +40,7 @@ router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(service.by_h
 async def stop(request: Request) -> Response:
     here = service.of(request)
     if not here.access.needed:
-        raise HTTPException(403, "the instance can be stopped only where the service knows who asks")
+        raise HTTPException(403, "the instance cannot be stopped through a service without authentication")
     if not here.identity.sees_all:
         raise HTTPException(403, "the instance is stopped by its owner and by administrators only")
     await here.own_link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
@@ -59,7 +59,7 @@ async def list_jobs(request: Request) -> Response:
     return service.as_json(details if values.get("listing") else {str(job["id"]): job for job in details})
 
 
-@router.get("/jobs/search", summary="The jobs in which a text is", openapi_extra=fields.openapi(_SEARCH))
+@router.get("/jobs/search", summary="The jobs that contain a text", openapi_extra=fields.openapi(_SEARCH))
 async def search(request: Request) -> Response:
     values = await fields.read(request, _SEARCH)
     everything = [record(raw) for raw in await _jobs(request, 0)]

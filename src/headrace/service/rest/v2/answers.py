@@ -113,11 +113,11 @@ COMPONENTS: Mapping[str, _Schema] = {
     ),
     "AuditPage": _page("audit", _ref("AuditLine")),
     "Problem": _object(
-        {"errors": {**_list(_object(field=_TEXT, detail=_TEXT)), "description": "Each field, where several are wrong"}},
+        {"errors": {**_list(_object(field=_TEXT, detail=_TEXT)), "description": "All wrong fields, if several"}},
         type=_TEXT,
         title=_TEXT,
         status=_INTEGER,
-        detail={**_TEXT, "description": "What is wrong, in the broker's words where it has refused"},
+        detail={**_TEXT, "description": "What is wrong; the broker's text if the broker refused the request"},
         field={**_or_null(_TEXT), "description": "The field that is wrong"},
         errno={**_or_null(_INTEGER), "description": "The broker's errno"},
     ),
@@ -129,7 +129,7 @@ def _content(description: str, kind: str, schema: _Schema, headers: _Schema | No
     return {**answer, "headers": headers} if headers else answer
 
 
-def _json(name: str, description: str = "As asked", headers: _Schema | None = None) -> dict[str, Any]:
+def _json(name: str, description: str = "Success", headers: _Schema | None = None) -> dict[str, Any]:
     return _content(description, "application/json", _ref(name), headers)
 
 
@@ -154,9 +154,9 @@ RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "get_job_eventlog": {"200": _json("Eventlog")},
     "get_job_output": {
         "200": _content("What was written", "application/octet-stream", _BYTES),
-        "206": _content("The part that Range names", "application/octet-stream", _BYTES),
+        "206": _content("The range that the header Range requests", "application/octet-stream", _BYTES),
     },
-    "follow_job_events": {**_EVENTS, "204": {"description": "There is nothing to come"}},
+    "follow_job_events": {**_EVENTS, "204": {"description": "No more events will follow"}},
     "follow_events": _EVENTS,
     "list_queues": {"200": _json("Queues")},
     "get_resources": {"200": _json("Resources")},
@@ -173,4 +173,4 @@ RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "read_audit": {"200": _json("AuditPage")},
 }
 # The error response of every operation.
-PROBLEM = _content("Something is wrong (RFC 9457)", "application/problem+json", _ref("Problem"))
+PROBLEM = _content("An error (RFC 9457)", "application/problem+json", _ref("Problem"))

@@ -23,7 +23,7 @@ from headrace.wire.query import when
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 # The latest time that programs' calendars support: the end of the year 9999, in seconds since the epoch.
 _LATEST = 253402300799.0
-WRONG_CURSOR = "must be what an answer has as next"
+WRONG_CURSOR = "must be the value of next in an earlier response"
 
 
 def text(value: Any) -> str:
@@ -41,7 +41,7 @@ def words(value: str) -> list[str]:
     """Words separated by commas. None may be empty."""
     found = [word.strip() for word in checked_text(value).split(",")]
     if not all(found):
-        raise ValueError("must be words with commas between them")
+        raise ValueError("must be words separated by commas")
     return found
 
 

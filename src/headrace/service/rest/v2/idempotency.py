@@ -22,7 +22,7 @@ from headrace.wire.query.listing import Query
 
 HEADER = "Idempotency-Key"
 _SECONDS = 24 * 3600.0
-# The most keys of a user, and the most jobs that are searched for keys after a start.
+# The maximum number of keys of a user, and of jobs that are searched for keys after a start.
 _MOST = 10_000
 # Jobspecs that are requested from the broker at a time.
 _AT_A_TIME = 64

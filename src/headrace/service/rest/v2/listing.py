@@ -94,16 +94,16 @@ FIELDS = (
         "limit",
         whole_number(1, MOST),
         {"type": "integer", "minimum": 1, "maximum": MOST, "default": _DEFAULT_LIMIT},
-        "So many jobs at most",
+        "The maximum number of jobs on a page",
     ),
-    Field("cursor", _read_cursor, {"type": "string"}, "The next of the answer before: the jobs after those"),
+    Field("cursor", _read_cursor, {"type": "string"}, "The next of an earlier response, for the page after it"),
     Field(
         "sort",
         _sort,
         {"type": "string"},
-        f"In this order, - for the opposite (default: pending, running, last ended): {', '.join(_SORTED)}",
+        f"The order, with - for descending (default: pending, running, last ended): {', '.join(_SORTED)}",
     ),
-    Field("fields", _fields, {"type": "string"}, "These fields of each job, with commas (default: all but the costly)"),
+    Field("fields", _fields, {"type": "string"}, "The fields to return, with commas (default: not annotations, why)"),
 )
 
 
@@ -112,7 +112,7 @@ async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str
     names = ["id", *(name for name in chosen.get("fields", record.LISTED) if name != "id")]
     limit, sort, cursor = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("sort", ""), chosen.get("cursor")
     if cursor is not None and cursor.sort != sort:
-        raise BadFields([("cursor", "belongs to another order: sort must be as it was")])
+        raise BadFields([("cursor", "is for another order: use the same sort as in the earlier request")])
     query = _query(chosen)
     attrs = record.attributes(names)
     if sort:

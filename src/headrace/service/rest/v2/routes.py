@@ -33,12 +33,12 @@ ROUTERS = (
     people_routes.router,
     instance_routes.public,
 )
-_DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),)
+_DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Only check the job, and return its jobspec"),)
 _KEY = {
     "name": idempotency.HEADER,
     "in": "header",
     "required": False,
-    "description": "With a key, the same request is answered with the same job for 24 h",
+    "description": "With a key, a repeated request returns the same job for 24 h",
     "schema": {"type": "string", "minLength": 1, "maxLength": idempotency.LONGEST},
 }
 
@@ -70,7 +70,7 @@ def _ready(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-@router.get("/jobs", summary="Jobs, a page of them", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
+@router.get("/jobs", summary="A page of jobs", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
 async def list_jobs(request: Request) -> Response:
     chosen = of_query(request, listing.FIELDS)
     return service.as_json(await listing.page(service.of(request).link, chosen, time.time()))

@@ -31,21 +31,21 @@ _RANGE = re.compile(r"bytes=(\d{0,16})-(\d{0,16})", re.ASCII)
 
 
 _OUTPUT = (
-    Field("stream", choice(_STREAMS), {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
+    Field("stream", choice(_STREAMS), {"type": "string", "enum": list(_STREAMS)}, "Only this stream (default: both)"),
     Field(
         "offset",
         whole_number(0, _LARGEST),
         {"type": "integer", "minimum": 0, "maximum": _LARGEST},
-        "From this byte on, in what was chosen",
+        "The first byte to return, counted in the chosen streams",
     ),
-    Field("follow", fields.switch, {"type": "boolean"}, "Go on until the output ends"),
+    Field("follow", fields.switch, {"type": "boolean"}, "Follow the output until it ends"),
 )
 _READ = {"parameters": fields.parameters(_OUTPUT)}
 _LAST = {
     "parameters": [
         {
             **{"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}},
-            "description": "The id of the last event that was received: those after it come",
+            "description": "The id of the last received event; the stream continues after it",
         }
     ]
 }
