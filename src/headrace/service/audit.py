@@ -154,16 +154,16 @@ class Audit:
         state = scope.setdefault("state", {})
         status = 0
         # The `request` of both lines of a change, "" before the first line is written.
-        begun = ""
+        request_id = ""
 
         async def begin() -> None:
-            nonlocal begun
+            nonlocal request_id
             line = self._line(scope, state, None)
             self._check_refusals(line)
             request = secrets.token_hex(4)
             try:
                 self._lines.add(_encode({**line, "request": request}))
-                begun = request
+                request_id = request
                 await self._lines.sync()
             except OSError as exc:
                 text = f"the change is refused, as the audit of this service cannot be written: {exc.strerror}"
@@ -174,7 +174,7 @@ class Audit:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if scope["method"] not in SAFE_METHODS or status in _REFUSALS:
-                    self._end(scope, state, status, begun)
+                    self._end(scope, state, status, request_id)
             await send(message)
 
         state["begin_change"] = begin
@@ -182,7 +182,7 @@ class Audit:
             await self._app(scope, receive, send_noted)
         except Exception:
             if not status and scope["method"] not in SAFE_METHODS:
-                self._end(scope, state, 500, begun)
+                self._end(scope, state, 500, request_id)
             raise
 
     def _end(self, scope: Scope, state: dict[str, Any], status: int, request: str) -> None:
@@ -271,8 +271,8 @@ def read(path: str, count: int, end: int | None = None, userid: int | None = Non
         ended = {
             entry["request"] for entry in map(_decode, file.read(_PIECE).splitlines()) if entry and "request" in entry
         }
-        last = max(0, end - _MOST_READ)
-        while end > last and len(found) < count:
+        lowest = max(0, end - _MOST_READ)
+        while end > lowest and len(found) < count:
             begin = max(0, end - _PIECE)
             file.seek(begin)
             lines = file.read(end - begin).splitlines(keepends=True)

@@ -30,7 +30,7 @@ class _Refused(Exception):
 class BoundedConnection(HttpToolsProtocol):
     """A connection that closes if a request is late or its head too large. Responses have no time limit."""
 
-    _due: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
     # Status and text of the refusal, after which all further data is dropped.
     _refusal: tuple[int, str] | None = None
     # Bytes that the parser buffers: received since the last complete head, piece of a body, or request.
@@ -38,10 +38,10 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect()
+        self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -57,7 +57,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_begin()
         # A pipelined request waits for the response to the request before it, so it gets no time limit.
         if self.cycle is None or self.cycle.response_complete:
-            self._expect()
+            self._start_deadline()
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -81,7 +81,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._pending = 0
-        self._expect_nothing()
+        self._cancel_deadline()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -101,14 +101,14 @@ class BoundedConnection(HttpToolsProtocol):
         body = text.encode() + b"\n"
         head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
-        self._expect_nothing()
-        self._due = self.loop.call_later(_DROPPING, self.transport.close)
+        self._cancel_deadline()
+        self._timer = self.loop.call_later(_DROPPING, self.transport.close)
 
-    def _expect(self) -> None:
-        self._expect_nothing()
-        self._due = self.loop.call_later(REQUEST_TIME, self.transport.abort)
+    def _start_deadline(self) -> None:
+        self._cancel_deadline()
+        self._timer = self.loop.call_later(REQUEST_TIME, self.transport.abort)
 
-    def _expect_nothing(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _cancel_deadline(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -112,7 +112,7 @@ class Source:
         self._numbers: Numbers | None = None
         self._asked_at = 0.0
         self._handle: Any = None
-        self._turn = asyncio.Lock()
+        self._handle_lock = asyncio.Lock()
 
     @property
     def names(self) -> list[str]:
@@ -126,7 +126,7 @@ class Source:
         if name in BUILT_IN:
             return BUILT_IN[name](await self._fresh())
         # Only one thread at a time may use a handle.
-        async with self._turn:
+        async with self._handle_lock:
             return await asyncio.to_thread(self._of_user, self._options.user_metrics[name])
 
     async def _fresh(self) -> Numbers:

@@ -82,8 +82,8 @@ def check_certificate(certificate: tuple[str, str] | None, options: tuple[str, s
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*certificate)
     except OSError as exc:
-        said = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
-        raise SettingsError(f"{said}: {exc.strerror or exc}") from None
+        names = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
+        raise SettingsError(f"{names}: {exc.strerror or exc}") from None
 
 
 def exposed(key: str) -> str:
@@ -172,7 +172,7 @@ def _remove_stale(path: str) -> None:
                 os.unlink(path)
 
 
-def _is_no_cut(record: logging.LogRecord) -> bool:
+def _is_unexpected(record: logging.LogRecord) -> bool:
     """False for uvicorn's message about a response that was cut off on purpose (middleware.Cut)."""
     return not record.getMessage().startswith("ASGI callable returned without completing response")
 
@@ -297,7 +297,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
 
     # The sender of a malformed form gets the error in the response. The log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
+    logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
     try:
         run_until_signal(serve())
     finally:

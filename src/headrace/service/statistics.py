@@ -81,13 +81,13 @@ def statistics(jobs: Iterable[Mapping[str, Any]], begin: float, end: float, widt
     waits: dict[tuple[str, int], list[float]] = {}
     for job in jobs:
         submit, run = job["t_submit"], job.get("t_run")
-        gone = job.get("t_inactive")
-        stop = job.get("t_cleanup") or gone or now
+        inactive = job.get("t_inactive")
+        stop = job.get("t_cleanup") or inactive or now
         bins.count("submitted", submit)
         bins.count("started", run)
         if job["state"] == INACTIVE:
-            bins.count("ended", gone)
-            bins.count(RESULTS[job["result"]].lower(), gone)
+            bins.count("ended", inactive)
+            bins.count(RESULTS[job["result"]].lower(), inactive)
         bins.add("pending", submit, run or stop, 1)
         if run:
             bins.add("running", run, stop, 1)

@@ -228,12 +228,12 @@ def migrate(database: Database, files: Sequence[Migration]) -> None:
 
 def require(database: Database, at_most: int) -> int:
     """The version of a database's schema. Raises DatabaseError if it is newer than `at_most`."""
-    has = version_of(database)
-    if has > at_most:
+    version = version_of(database)
+    if version > at_most:
         raise DatabaseError(
-            f"the database has version {has} of its schema, this program only {at_most}: it needs a newer one"
+            f"the database has version {version} of its schema, this program only {at_most}: it needs a newer one"
         )
-    return has
+    return version
 
 
 def _statements(sql: str) -> list[str]:

@@ -54,8 +54,8 @@ class Read(NamedTuple):
 def read(form: Mapping[str, str], settings: Settings) -> Read:
     """Read a form."""
     given: dict[str, Any] = {}
-    what = "script" if form.get("kind") == "script" else "command"
-    given[what] = _lines(form.get(what, ""))
+    program = "script" if form.get("kind") == "script" else "command"
+    given[program] = _lines(form.get(program, ""))
     for option, web in FIELDS:
         text = form.get(web.name, "").strip()
         if text and option.kind != job_options.ENVIRONMENT:
@@ -94,8 +94,8 @@ def too_large(form: Mapping[str, str], all: ResourceSet) -> dict[str, str]:
         "gpus_per_task": (gpus, "there are GPUs on a node"),
     }
     return {
-        name: f"must be at most {number}, as many as {what}"
-        for name, (number, what) in most.items()
+        name: f"must be at most {number}, as many as {meaning}"
+        for name, (number, meaning) in most.items()
         if int(form.get(name, "").strip() or 0) > number
     }
 

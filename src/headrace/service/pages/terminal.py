@@ -131,11 +131,11 @@ class Screen:
 
     def _erase(self, values: str) -> None:
         """Erase from the cursor to the end of the line, from its start to the cursor, or all of it."""
-        what = _number(values, 0)
-        if what in (1, 2):
+        mode = _number(values, 0)
+        if mode in (1, 2):
             self._chars[: self._column] = repeat(" ", self._column)
             self._styles[: self._column] = repeat("", self._column)
-        if what in (0, 2):
+        if mode in (0, 2):
             del self._chars[self._column :], self._styles[self._column :]
 
 

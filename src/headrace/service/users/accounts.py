@@ -302,12 +302,12 @@ class Log:
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._written_at: dict[str, float] = {}
 
     def __call__(self, text: str) -> None:
         now = self._clock()
-        if now - self._said.get(text, -math.inf) >= _SILENCE:
-            self._said[text] = now
+        if now - self._written_at.get(text, -math.inf) >= _SILENCE:
+            self._written_at[text] = now
             print(f"headrace-api: {self._path}: {text}: users are answered 503", file=sys.stderr, flush=True)
 
 

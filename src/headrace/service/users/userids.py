@@ -24,15 +24,15 @@ def mismatch(name: str, userid: int, must_be_there: bool = False) -> str:
 
     A user whose name and userid are both missing in passwd is right, unless the user `must_be_there`.
     """
-    mend = f"headrace api users renumber {name}, or users remove {name}"
-    there = _userid(name)
-    if there == userid:
+    remedy = f"headrace api users renumber {name}, or users remove {name}"
+    in_passwd = _userid(name)
+    if in_passwd == userid:
         return ""
-    if there is not None:
-        return f"the userid of '{name}' is {userid} in this service and {there} in passwd: {mend}"
+    if in_passwd is not None:
+        return f"the userid of '{name}' is {userid} in this service and {in_passwd} in passwd: {remedy}"
     other = name_in_passwd(userid)
     if other is not None:
-        return f"the userid of '{name}' in this service, {userid}, is that of '{other}' in passwd: {mend}"
+        return f"the userid of '{name}' in this service, {userid}, is that of '{other}' in passwd: {remedy}"
     return f"'{name}' has no entry in passwd: headrace api users remove {name}" if must_be_there else ""
 
 

@@ -97,8 +97,8 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
         id = await send()
     else:
         keys: idempotency.Keys = request.app.state.keys
-        what = b"%s\0%s" % (request.url.path.encode(), await request.body())
-        id = await keys.submit(link, key, what, found.jobspec, send)
+        body = b"%s\0%s" % (request.url.path.encode(), await request.body())
+        id = await keys.submit(link, key, body, found.jobspec, send)
     request.state.job = id
     text = encode(id, "f58plain")
     return service.as_json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
@@ -138,9 +138,9 @@ async def update_job(request: Request, jobid: str) -> Response:
     return await _change(request, jobid, "update", {"updates": updates})
 
 
-async def _change(request: Request, jobid: str, method: str, what: dict[str, Any]) -> Response:
+async def _change(request: Request, jobid: str, method: str, arguments: dict[str, Any]) -> Response:
     id = jobs.read_id(jobid)
-    answer = await jobs.change(service.of(request).link, id, method, what)
+    answer = await jobs.change(service.of(request).link, id, method, arguments)
     return service.as_json({"id": encode(id, "f58plain"), **answer})
 
 
