@@ -219,7 +219,7 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     if nodes and tasks and nodes > tasks:
         problems.append(("tasks", f"must be at least {nodes}, one for each node"))
     if exclusive and not nodes:
-        problems.append(("exclusive", "needs a number of nodes"))
+        problems.append(("exclusive", "needs nodes: how many there are to be"))
     if settings.nodes is not None and (nodes or 0) > settings.nodes:
         problems.append(("nodes", f"must be at most {settings.nodes}, as many as there are"))
     if settings.gpus is False and values.get("gpus_per_task"):
