@@ -1,5 +1,5 @@
-"""The service that `headrace api start` runs: one instance from scripts (`rest/`) and from a browser (`pages/`).
+"""The HTTP service of an instance, run by `headrace api start`: REST (`rest/`) and pages (`pages/`).
 
-It is a client of its instance like any other: what may be done is decided by the broker, and no job is kept here. Its
-libraries come with the extra `api`.
+The service is an ordinary client of its instance. The broker decides what each user may do, and the service stores no
+jobs. The optional dependency `api` installs its libraries.
 """

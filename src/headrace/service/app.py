@@ -1,4 +1,4 @@
-"""The application: its routes, what stands before them, and what is answered when something is wrong."""
+"""The ASGI application: routes, middleware, and responses to errors."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from headrace.service.users.access import Access
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; `app.state.service` has its parts. Nothing is asked of the broker yet."""
+    """Create the ASGI application, without a request to the broker. `app.state.service` is the Service."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         app.state.service.close()
 
-    # FastAPI's own pages of documentation load scripts from elsewhere.
+    # FastAPI's own documentation pages load scripts from other sites, so they are switched off.
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
     app.state.keys = Keys()
@@ -74,7 +74,7 @@ async def _answer(request: Request, exc: Exception) -> Response:
 
 
 async def _seen(request: Request, exc: Exception) -> Exception:
-    """What the sender may know of a refusal: where it is about another user's job, that there is no such job."""
+    """The exception to answer with: NoSuchJob in place of a refusal about another user's job."""
     id = request.path_params.get("jobid", request.path_params.get("id"))
     if isinstance(exc, PermissionError) and id is not None and hasattr(request.state, "identity"):
         try:

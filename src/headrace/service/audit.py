@@ -1,9 +1,9 @@
-"""The audit: lines of JSON for each requested change, and for each request that was refused.
+"""The audit: lines of JSON for each requested change, and for each refused request.
 
-A line has user, address, path and status, but nothing of query, headers or body, which may have passwords, tokens and
-environments. A change has two lines with the same `request`: the first, with a `status` of null, is on disk before
-anything happens, and the second has the result. A change whose first line cannot be written is refused. Anybody who
-reaches the service can cause refusals, so their lines are short and bounded in number.
+A line has the user, address, path and status. It has nothing from the query, headers or body, which may have passwords,
+tokens and environments. A change has two lines with the same `request`. The first, with a `status` of null, is on disk
+before the change begins; the second has the result. If the first line cannot be written, the change is refused. Anyone
+who can reach the service can cause refusals, so the lines of refusals are short and limited in number.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from headrace.service.settings import SettingsError
 from headrace.service.users.access import TooManyFailures
 from headrace.service.users.credential import Identity
 
-# Refusals of requests that would change nothing.
+# The statuses that are logged as refusals for requests that change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
-# The most characters of a name, with which somebody tried to log in, and of a path in a line.
+# The maximum length of a login name and of a path in a line, in characters.
 _LONGEST = 200
-# Refusals that have a line within _WINDOW seconds: of a user; without a known user, of an address and of all.
+# The maximum number of refusals with a line in _WINDOW seconds: of a user; of unknown users, for each address and in
+# all.
 _WINDOW, _MOST_OF_USER, _MOST_OF_ADDRESS, _MOST_UNKNOWN = 60.0, 1000, 60, 300
-# Bytes of the file that are read in one piece, and for one request.
+# Bytes of the file that are read in one piece, and at most for one request.
 _PIECE = 1 << 18
 _MOST_READ = 1 << 24
 
 
 def open_file(path: str) -> int:
-    """The descriptor of the file, its owner's alone and made if it is not there. Raises OSError, SettingsError."""
+    """Open the audit's file, or create it for its owner alone. Raises OSError, SettingsError."""
     # Each line is one write with O_APPEND, so that lines of several processes do not mix. O_NOFOLLOW: the owner of a
-    # link could choose the file. O_NONBLOCK: opening a pipe would wait for a reader.
+    # symbolic link could choose the file. O_NONBLOCK: opening a pipe would wait for a reader.
     flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open(path, flags, 0o600)
@@ -61,7 +62,7 @@ def open_file(path: str) -> int:
 
 
 def _wrong(path: str, found: os.stat_result) -> str:
-    """Why this cannot be the file of the audit, "" if it can."""
+    """The reason why this file cannot be the audit, "" if it can."""
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISREG(found.st_mode):
         return "the audit must be a regular file"
@@ -75,30 +76,30 @@ def _wrong(path: str, found: os.stat_result) -> str:
 
 
 class NotAudited(RuntimeError):
-    """A change is refused because it cannot be audited; the text is for users."""
+    """The change is refused because it cannot be audited. The text is for users."""
 
 
 async def before_change(request: Request) -> None:
-    """Write the first line of a change, whose user is known by now. Raises NotAudited, TooManyFailures."""
+    """Write the first line of a change, once its user is known. Raises NotAudited, TooManyFailures."""
     begin = getattr(request.state, "begin_change", None)
     if begin is not None:
         await begin()
 
 
 class Lines:
-    """The file of the audit, to which complete lines are added."""
+    """The audit's file, to which only complete lines are added."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = open_file(path)
-        # Lines for which the disk had no room. They are written before any other.
+        # Lines that did not fit on the disk. They are written before any other.
         self._unwritten: list[bytes] = []
         self._failing = False
         if self._is_torn():
             self.add_eventually()
 
     def add(self, *lines: bytes) -> None:
-        """Write lines now. Raises OSError if that fails; they are not written later."""
+        """Write lines now. Raises OSError if that fails; the lines are then dropped."""
         try:
             while self._unwritten:
                 self._write(self._unwritten[0])
@@ -113,7 +114,7 @@ class Lines:
         self._failing = False
 
     def add_eventually(self, *lines: bytes) -> None:
-        """Write lines now, or before the next ones once the disk has room."""
+        """Write lines now; if that fails, write them before the next lines."""
         try:
             self.add(*lines)
         except OSError:
@@ -124,7 +125,7 @@ class Lines:
         await asyncio.to_thread(os.fdatasync, self._file)
 
     def _write(self, line: bytes) -> None:
-        # A full disk takes a part of a line, and the next one must not be joined to it.
+        # If the disk was full, the file may end with a partial line. The next line must not be joined to it.
         data = b"\n" + line if self._is_torn() else line
         if data and os.write(self._file, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -135,14 +136,13 @@ class Lines:
 
 
 class Audit:
-    """The application; its changes and refusals have lines in the file `path`."""
+    """Middleware that writes the changes and refusals of an application to the file `path`."""
 
     def __init__(self, app: ASGIApp, path: str, clock: Callable[[], float] = time.time) -> None:
         self._app = app
         self._lines = Lines(path)
         self._clock = clock
-        # When the refusals are counted anew, and how many had a line until now by userid or address; "" are all without
-        # a user.
+        # When the current window ends, and the refusals in it by userid or address; "" counts all unknown users.
         self._window_ends = 0.0
         self._refusals: Counter[int | str] = Counter()
 
@@ -150,20 +150,20 @@ class Audit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # The dictionary that `request.state` writes to.
+        # `request.state` writes to this dictionary.
         state = scope.setdefault("state", {})
         status = 0
-        # What both lines of a change have, "" before the first is written.
-        begun = ""
+        # The `request` of both lines of a change, "" before the first line is written.
+        request_id = ""
 
         async def begin() -> None:
-            nonlocal begun
+            nonlocal request_id
             line = self._line(scope, state, None)
             self._check_refusals(line)
             request = secrets.token_hex(4)
             try:
                 self._lines.add(_encode({**line, "request": request}))
-                begun = request
+                request_id = request
                 await self._lines.sync()
             except OSError as exc:
                 text = f"the change is refused, as the audit of this service cannot be written: {exc.strerror}"
@@ -174,7 +174,7 @@ class Audit:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if scope["method"] not in SAFE_METHODS or status in _REFUSALS:
-                    self._end(scope, state, status, begun)
+                    self._end(scope, state, status, request_id)
             await send(message)
 
         state["begin_change"] = begin
@@ -182,7 +182,7 @@ class Audit:
             await self._app(scope, receive, send_noted)
         except Exception:
             if not status and scope["method"] not in SAFE_METHODS:
-                self._end(scope, state, 500, begun)
+                self._end(scope, state, 500, request_id)
             raise
 
     def _end(self, scope: Scope, state: dict[str, Any], status: int, request: str) -> None:
@@ -220,13 +220,16 @@ class Audit:
         }
 
     def _check_refusals(self, line: Mapping[str, Any]) -> None:
-        """Raises TooManyFailures for a user with as many refusals as have lines: each change of theirs has one, too."""
+        """Raise TooManyFailures for a user whose refusals have reached the limit.
+
+        Each further change would add a line, even if it is refused.
+        """
         self._renew_window(line["time"])
         if line["userid"] is not None and not self._has_room(_bounds(line)):
             raise TooManyFailures(math.ceil(self._window_ends - line["time"]))
 
     def _renew_window(self, now: float) -> None:
-        # The clock of the machine may be set back.
+        # If the clock was set back, a new window begins.
         if not self._window_ends - _WINDOW <= now < self._window_ends:
             self._window_ends = now + _WINDOW
             self._refusals.clear()
@@ -236,7 +239,7 @@ class Audit:
 
 
 def _bounds(line: Mapping[str, Any]) -> dict[int | str, int]:
-    """How many refusals like this one have a line within a window, by whose they are."""
+    """The limits that apply to a refusal: by userid; for an unknown user by address, and by "" for all."""
     if line["userid"] is not None:
         return {line["userid"]: _MOST_OF_USER}
     return {line["address"]: _MOST_OF_ADDRESS, "": _MOST_UNKNOWN}
@@ -247,34 +250,35 @@ def _encode(line: Mapping[str, Any]) -> bytes:
 
 
 class Part(NamedTuple):
-    """Lines of an audit, the newest first, and where in the file the older ones end: 0 where there are none."""
+    """Lines of an audit, the newest first. Older lines end at byte `end` of the file; 0 if there are none."""
 
     lines: list[dict[str, Any]]
     end: int
 
 
 def read(path: str, count: int, end: int | None = None, userid: int | None = None) -> Part:
-    """`count` lines before the byte `end` of the file (None: its last lines), with `userid` those of this user alone.
-    There may be fewer though there are older ones, as no more than _MOST_READ bytes are gone through. A change has one
-    line here: the second, or the first where there is no second. Raises OSError.
+    """Read `count` lines before the byte `end` of the file (None: the last lines). Raises OSError.
+
+    With `userid`, only lines of this user. At most _MOST_READ bytes are searched, so there may be fewer lines than
+    `count` although there are older ones. A change gives one line: the second, or the first if there is no second.
     """
     found: list[dict[str, Any]] = []
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         end = size if end is None else min(end, size)
         file.seek(end)
-        # Changes whose second lines are not far behind `end`: they were read before.
+        # Changes with a second line shortly after `end`. The caller has read that line before.
         ended = {
             entry["request"] for entry in map(_decode, file.read(_PIECE).splitlines()) if entry and "request" in entry
         }
-        last = max(0, end - _MOST_READ)
-        while end > last and len(found) < count:
+        lowest = max(0, end - _MOST_READ)
+        while end > lowest and len(found) < count:
             begin = max(0, end - _PIECE)
             file.seek(begin)
             lines = file.read(end - begin).splitlines(keepends=True)
             if begin and len(lines) > 1:
-                # A line that is not whole, which the next piece has to its end. One longer than a piece is passed over
-                # in pieces, none of which can be decoded.
+                # The first line of the piece may be incomplete, so the next piece reads it to its end. A line longer
+                # than a piece is skipped: none of its parts can be decoded.
                 begin += len(lines.pop(0))
             for line in reversed(lines):
                 end -= len(line)
@@ -295,7 +299,7 @@ def read(path: str, count: int, end: int | None = None, userid: int | None = Non
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """None for a line that a full disk has cut."""
+    """Decode a line; None for a partial line from a full disk."""
     try:
         found = msgspec.json.decode(line)
     except msgspec.DecodeError:

@@ -1,11 +1,11 @@
 """The service's connections to its broker, within an asyncio loop.
 
-Requests share one connection, which is made anew when it was lost. A long stream, such as a job's output, has a
-connection of its own, which is not read while its reader is behind. So a slow reader delays nobody else, and the broker
-bounds what it keeps for such a connection.
+Requests share one connection. If it is lost, the next request makes a new one. A long stream, such as a job's output,
+has a connection of its own, which is not read while its reader is behind. So a slow reader delays no other request, and
+the broker limits the data that it queues for such a connection.
 
 `Connection.ask` makes all requests, and stamps each with the credential of its user. The broker decides what this user
-may do, as for a user at its socket.
+may do, as for a user who connects to its socket.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from headrace.service.users.credential import Identity
 from headrace.wire.client.handle import response_error
 from headrace.wire.client.transport import DEFAULT_URI, connect
 
-# Bytes of a followed stream that wait here for its reader; beyond that its connection is not read.
+# Bytes of a stream that are buffered for its reader. While more are buffered, its connection is not read.
 UNREAD_LIMIT = 1 << 20
-# Seconds: longer than a broker that is at work takes.
+# Seconds, longer than a healthy broker takes.
 GREETING_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 60.0
 _RECV_SIZE = 1 << 18
@@ -44,27 +44,27 @@ _RECV_SIZE = 1 << 18
 OWN_TOPICS = frozenset(
     (
         *("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"),
-        # Numbers for /metrics, which name neither jobs nor users.
+        # Counters for /metrics. They name neither jobs nor users.
         *("broker.stats-get", "job-list.job-stats", "job-list.metrics", "job-manager.stats-get"),
         *("resource.sched-status", "resource.status"),
     )
 )
 _JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 
-# The errnos of a broker that starts or ends, and lacks a service.
+# The errnos of a broker that lacks a service because it is starting or stopping.
 AWAY = frozenset((errno.ENOSYS, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESHUTDOWN))
 
 
 class BrokerUnreachable(ConnectionError):
-    """The broker cannot be reached, or has not answered; the text is for users."""
+    """The broker cannot be reached, or has not answered. The text is for users."""
 
     def __init__(self, text: str) -> None:
-        # The errno of the connection could be mistaken for one of a refusal by the broker.
+        # The connection's own errno could be mistaken for the errno of a response from the broker.
         super().__init__(errno.EHOSTUNREACH, text)
 
 
 class Call:
-    """A request that was sent: its responses, in order of arrival."""
+    """The responses to one request, in order of arrival."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
         self._connection = connection
@@ -105,12 +105,15 @@ class Call:
 
 
 class Connection:
-    """One socket to the broker, in the running loop. A `paced` one has one call, and is read at its reader's pace."""
+    """One socket to the broker, in the running loop.
+
+    A `paced` connection has one call, and is read no faster than the reader of the call reads.
+    """
 
     def __init__(self, sock: socket.socket, paced: bool) -> None:
         sock.setblocking(False)
         self.loop = asyncio.get_running_loop()
-        # Why the connection cannot be used any more, "" while it can.
+        # Why the connection was lost, "" while it is usable.
         self.lost = ""
         self._sock = sock
         self._deframer = Deframer()
@@ -130,10 +133,11 @@ class Connection:
         nodeid: int = NODEID_ANY,
         payload: bytes | None = None,
     ) -> Call:
-        """Send a request for a user, or with None one of OWN_TOPICS for the service: `obj` as JSON, or `payload` as it
-        is.
+        """Send a request as a user; with an identity of None as the service, which may use OWN_TOPICS only.
+
+        The payload is `obj` as JSON, or `payload` unchanged.
         """
-        # Without a stamp of its own a message gets the credential of the connection, which is the owner's (RFC 12).
+        # A message without a userid gets the credential of the connection, which is the owner's (RFC 12).
         userid, rolemask = USERID_UNKNOWN, ROLE_NONE
         if identity is not None:
             userid, rolemask = identity.userid, identity.rolemask
@@ -159,7 +163,7 @@ class Connection:
             call.wake()
 
     def pause(self) -> None:
-        """Stop reading until the call has taken what has arrived."""
+        """Stop reading a paced connection until its call has delivered all buffered responses."""
         if self._paced and not self._paused and not self.lost:
             self._paused = True
             self.loop.remove_reader(self._sock)
@@ -196,11 +200,11 @@ class Connection:
         self._deframer.feed(data)
         try:
             for msg in self._deframer:
-                self._sort(msg)
+                self._dispatch(msg)
         except MessageError as exc:
             self.close(f"the broker has sent what is no message: {exc}")
 
-    def _sort(self, msg: Message) -> None:
+    def _dispatch(self, msg: Message) -> None:
         call = self._calls.get(msg.matchtag)
         if call is None:
             return
@@ -210,7 +214,7 @@ class Connection:
 
 
 class Broker:
-    """The broker at `uri` (default: FLUX_URI, or the system instance). Any loop may use it, one at a time."""
+    """The broker at `uri` (default: FLUX_URI, else the system instance), used by one loop at a time."""
 
     def __init__(self, uri: str = "") -> None:
         self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
@@ -219,11 +223,11 @@ class Broker:
         self._followed: set[Connection] = set()
 
     def link(self, identity: Identity | None) -> BrokerLink:
-        """This broker for a user; with None for the service itself, OWN_TOPICS only."""
+        """The link of a user; with None the link of the service, for OWN_TOPICS only."""
         return BrokerLink(self, identity)
 
     def close(self) -> None:
-        """Close all connections. Streams end with BrokerUnreachable; a later call connects anew."""
+        """Close all connections. Streams end with BrokerUnreachable. A later call makes a new connection."""
         for connection in (*self._followed, *([self._shared] if self._shared else [])):
             connection.close()
 
@@ -239,14 +243,14 @@ class Broker:
             connection.close()
 
     async def connection(self) -> Connection:
-        """The connection that requests of this loop share. Raises BrokerUnreachable."""
+        """The connection that all requests of this loop share. Raises BrokerUnreachable."""
         loop = asyncio.get_running_loop()
         shared = self._shared
         if shared is not None and not shared.lost and shared.loop is loop:
             return shared
         if shared is not None:
             shared.close()
-        # Requests that come at the same time wait for the same connection.
+        # Concurrent requests wait for the same new connection.
         pending = self._connecting
         if pending is None or pending.get_loop() is not loop:
             pending = self._connecting = asyncio.ensure_future(_connect(self.uri))
@@ -259,7 +263,7 @@ class Broker:
 
 
 class BrokerLink:
-    """The broker as one user reaches it: every request is this user's (`identity`; None: the service's own)."""
+    """The broker for one user. All requests have the credential of `identity` (None: the service's own)."""
 
     def __init__(self, broker: Broker, identity: Identity | None) -> None:
         self.identity = identity
@@ -271,12 +275,13 @@ class BrokerLink:
 
     @property
     def userid(self) -> int | None:
-        """Whose requests these are; None for the service's own."""
+        """The userid of the requests; None for the service's own."""
         return self.identity.userid if self.identity else None
 
     async def call(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Any:
-        """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
-        broker's errno and text.
+        """Send a request and return the object of its response (None without payload).
+
+        Raises BrokerUnreachable, and OSError with the broker's errno and text.
         """
         asked = self._of_own_jobs(topic, obj)
         connection = await self._broker.connection()
@@ -286,7 +291,7 @@ class BrokerLink:
         return answer
 
     async def gather(self, topic: str, obj: Any) -> list[Any]:
-        """The objects of all responses of a streaming method that ends by itself; raises as `call` does."""
+        """The objects of all responses of a streaming method that ends by itself. Raises as `call` does."""
         asked = self._of_own_jobs(topic, obj)
         call = (await self._broker.connection()).ask(self.identity, topic, asked, FLAG_STREAMING)
         return [answer async for answer in _objects(call, ANSWER_TIMEOUT)]
@@ -296,9 +301,9 @@ class BrokerLink:
         return self.identity is not None and not self.identity.sees_all
 
     def _of_own_jobs(self, topic: str, obj: Any) -> Any:
-        """A request to job-list so that its answer has jobs of this user only, unless it is an administrator.
+        """Limit a request to job-list to the user's own jobs, unless the user sees all jobs.
 
-        The broker itself does so with `access.private-mode`; a service with several users does so always.
+        The broker does so only with `access.private-mode`; a service with several users always does.
         """
         if not self._sees_own_only:
             return obj
@@ -310,7 +315,7 @@ class BrokerLink:
         return obj
 
     async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:
-        """The objects of a streaming method as they come, over a connection of its own; raises as `call` does."""
+        """The objects of a streaming method as they arrive, over a new connection. Raises as `call` does."""
         async with self._broker.paced_connection() as connection:
             asked = self._of_own_jobs(topic, obj)
             async for answer in _objects(connection.ask(self.identity, topic, asked, FLAG_STREAMING), None):
@@ -329,10 +334,10 @@ async def _objects(call: Call, timeout: float | None) -> AsyncIterator[Any]:
 
 
 async def _connect(uri: str, paced: bool = False) -> Connection:
-    # A broker that stands still takes connections without greeting them, so a thread waits for the greeting.
+    # The kernel accepts connections for a hung broker, which then sends no greeting. So a thread waits for it.
     try:
         greeted = await asyncio.to_thread(connect, uri, GREETING_TIMEOUT)
     except OSError as exc:
         raise BrokerUnreachable(exc.strerror or str(exc)) from None
-    # The client's sockets are of a class that loops of asyncio do not take.
+    # The client uses `_socket.socket`, the base class that asyncio rejects. A socket.socket takes over its descriptor.
     return Connection(socket.socket(fileno=greeted.detach()), paced)

@@ -1,6 +1,4 @@
-"""Fields of requests, for all interfaces: what reads them, what is said of those that are wrong, and what every text
-must be.
-"""
+"""Request fields, for all interfaces: readers, error messages, and the rules for every text."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class BadFields(ValueError):
-    """Fields of the wrong kind: `problems` has (name, text for users)."""
+    """Invalid fields: `problems` has (name, text for users)."""
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         super().__init__("; ".join(f"{name}: {text}" for name, text in problems))
@@ -25,11 +23,14 @@ class BadFields(ValueError):
 
 
 class BadBody(ValueError):
-    """A body that cannot be read; the text is for users."""
+    """The body cannot be read. The text is for users."""
 
 
 class Field(NamedTuple):
-    """A field: what reads its value (raises ValueError), and where OpenAPI tells of it, its schema there."""
+    """A request field. `read` converts its value or raises ValueError.
+
+    `schema` and `description` are for OpenAPI.
+    """
 
     name: str
     read: Callable[[Any], Any]
@@ -38,15 +39,19 @@ class Field(NamedTuple):
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a JSON text. A number that is none, or is too large for a double and would be infinite, is refused,
-    wherever it stands. Raises ValueError, RecursionError.
+    """Parse a JSON text. Raises ValueError, RecursionError.
+
+    NaN, Infinity, and numbers too large for a double are rejected, at any depth.
     """
-    # The standard library's reader says where the text is wrong.
+    # The standard library's parser is used because its errors have the position.
     return json.loads(text, parse_constant=_no_number, parse_float=_finite)
 
 
 async def json_object(request: Request, is_not: str = "is not") -> dict[str, Any]:
-    """The JSON object that the body is, empty without a body. `is_not` is for the error. Raises BadBody."""
+    """The request body as a JSON object, empty without a body. Raises BadBody.
+
+    `is_not` begins the error text for a body that is not JSON.
+    """
     body = await request.body()
     if not body.strip():
         return {}
@@ -60,18 +65,18 @@ async def json_object(request: Request, is_not: str = "is not") -> dict[str, Any
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     found = float(text)
     if math.isinf(found):
-        raise ValueError(f"{text:.40} is larger than any number here")
+        raise ValueError(f"{text:.40} is too large for a floating point number")
     return found
 
 
 def checked_text(value: Any) -> str:
-    """Text as programs and files can have it. Raises ValueError."""
+    """Return a text without NUL characters and unpaired surrogates. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError("must be text")
     if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
@@ -80,7 +85,7 @@ def checked_text(value: Any) -> str:
 
 
 def whole_number(least: int, most: int) -> Callable[[Any], int]:
-    """What reads a whole number of a query."""
+    """Return a reader of whole numbers in a query."""
 
     def read(value: str) -> int:
         if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
@@ -91,7 +96,7 @@ def whole_number(least: int, most: int) -> Callable[[Any], int]:
 
 
 def choice(options: Collection[str]) -> Callable[[str], str]:
-    """What reads one of these words."""
+    """Return a reader that accepts only these words."""
 
     def read(value: str) -> str:
         if value not in options:
@@ -102,12 +107,12 @@ def choice(options: Collection[str]) -> Callable[[str], str]:
 
 
 def optional(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """What reads the same, and an empty text as it is: a form sends its fields also where nothing was chosen."""
+    """Return a reader that also accepts an empty text: a form sends a field even if it was not filled in."""
     return lambda value: read(value) if value else value
 
 
 def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
-    """The values of those fields that were given. Raises BadFields."""
+    """Read the given values by the table `fields`. Raises BadFields, also for an unknown name."""
     known = {field.name: field for field in fields}
     values, problems = {}, []
     for name, value in given.items():
@@ -125,7 +130,7 @@ def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
 
 
 def of_query(request: Request, fields: Iterable[Field]) -> dict[str, Any]:
-    """The fields of the query. Raises BadFields."""
+    """Read the query of a request. Raises BadFields, also for a field that is given twice."""
     given: dict[str, str] = {}
     for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name in given:

@@ -1,8 +1,8 @@
-"""Following a job's logs (eventlog, output) for many readers: those of one log share one stream of the broker.
+"""Following job logs (eventlog, output) for many readers, with one broker stream per user and log.
 
 200 readers of one output would otherwise cost the broker 200 responses for each line. The last 1 MiB of the stream is
-kept, and each reader goes through it at its own pace. The stream is read no further than that ahead of its fastest
-reader. A reader that needs lines that are no longer kept continues with a stream of its own.
+kept, and each reader reads it at its own pace. The stream is read at most 1 MiB ahead of its fastest reader. A reader
+that needs lines that are no longer kept continues with a stream of its own.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from headrace.service.broker_link import UNREAD_LIMIT, BrokerLink, BrokerUnreach
 
 
 class _Line(NamedTuple):
-    """An event of a log as JSON, and the bytes of the log up to its end."""
+    """An event of a log as JSON, and its end as an offset in the log."""
 
     text: str
     end: int
 
 
 class _Log:
-    """One stream of the broker and its last lines: numbers `first` to `next` of the log."""
+    """One stream of the broker and its last lines: from number `first` up to, but without, `next`."""
 
     def __init__(self, link: BrokerLink, id: int, path: str) -> None:
         self.lines: list[_Line] = []
         self.first = 0
         self.failure: Exception | None = None
         self.ended = False
-        # Where each reader is.
+        # For each reader, the number of the line that it reads next.
         self.readers: dict[object, int] = {}
         self._begin = 0
         self._total = 0
@@ -46,11 +46,11 @@ class _Log:
         await self._news.wait()
 
     def took(self) -> None:
-        """A reader has gone on."""
+        """Wake the stream after a reader has advanced or stopped."""
         self._taken.set()
 
     def _unread(self) -> int:
-        """Bytes that the fastest reader has not taken."""
+        """Bytes that the fastest reader has not read yet."""
         at = max(self.readers.values(), default=0) - self.first
         return self._total - (self._begin if at <= 0 else self.lines[min(at, len(self.lines)) - 1].end)
 
@@ -65,7 +65,7 @@ class _Log:
                     await self._taken.wait()
                 self._forget()
         except Exception as exc:
-            # Raised again for each reader of the log.
+            # `follow` raises a copy for each reader.
             self.failure = exc
         self.ended = True
         self._wake()
@@ -75,7 +75,10 @@ class _Log:
         self._news = asyncio.Event()
 
     def _forget(self) -> None:
-        """Drop lines that the fastest reader has taken, beyond the limit; half of it at a time."""
+        """Drop lines that the fastest reader has read, except for the last UNREAD_LIMIT bytes.
+
+        This happens once twice as many bytes are kept, so that many lines are dropped at once.
+        """
         if self._total - self._begin <= 2 * UNREAD_LIMIT:
             return
         most = max(self.readers.values(), default=self.next) - self.first
@@ -89,14 +92,15 @@ class _Log:
 
 
 class Followers:
-    """The logs that are followed, by user: what one user may see is no other's."""
+    """The followed logs. Users do not share a stream, because they may see different jobs."""
 
     def __init__(self) -> None:
         self._logs: dict[object, _Log] = {}
 
     async def follow(self, link: BrokerLink, id: int, path: str, skip: int = 0) -> AsyncIterator[str]:
-        """The lines of a job's log after the first `skip`, as they come, to the log's end; raises as
-        BrokerLink.follow does.
+        """The lines of a job's log after the first `skip`, as they arrive, until the log ends.
+
+        Raises as BrokerLink.follow does.
         """
         key = (asyncio.get_running_loop(), link.identity, id, path)
         log = self._logs.get(key)
@@ -138,7 +142,7 @@ async def _stream(link: BrokerLink, id: int, path: str) -> AsyncIterator[str]:
 
 
 def _copy_of(exc: Exception) -> Exception:
-    """An exception for one reader, as one that is raised several times would gather their tracebacks."""
+    """A copy of an exception for one reader. A shared one would collect the tracebacks of all readers."""
     if isinstance(exc, BrokerUnreachable):
         return BrokerUnreachable(str(exc.strerror))
     return OSError(exc.errno, exc.strerror) if isinstance(exc, OSError) else RuntimeError(str(exc))

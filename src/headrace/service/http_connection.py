@@ -1,7 +1,7 @@
-"""An HTTP connection that bounds the time and the size of requests while they arrive.
+"""An HTTP connection that limits the time and size of requests while they arrive.
 
-uvicorn alone waits for the rest of a request without end, so slow connections could use up all descriptors, and it
-keeps headers of any size.
+uvicorn itself waits without limit for the rest of a request, so slow connections could use up all descriptors, and it
+buffers headers of any size.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-# Seconds from the begin of a connection, or of a request, until the request has arrived with its body.
+# Seconds from the start of a connection, or of a request, until the whole request has arrived.
 REQUEST_TIME = 60.0
-# Bytes of a request's address, and of its headers with the address; and how many headers there may be.
+# The maximum size of a request's URL, and of URL and headers together, in bytes. The maximum number of headers.
 HEAD_LIMIT = 1 << 16
 MOST_HEADERS = 100
-# Seconds between the refusal of a request and the end of its connection, in which further data is dropped. If the
-# connection ended at once, the kernel would reset it, and many clients would not see the answer.
+# Seconds between the refusal of a request and the end of its connection. Data that arrives meanwhile is dropped. If the
+# connection were closed at once, the kernel would reset it, and many clients would not see the response.
 _DROPPING = 1.0
 
 _TOO_LONG = (414, f"the address of the request is longer than {HEAD_LIMIT} bytes")
@@ -24,24 +24,24 @@ _TOO_LARGE = (431, f"the headers of the request are more than {MOST_HEADERS}, or
 
 
 class _Refused(Exception):
-    """Raised in a callback of the parser, which ends there."""
+    """Raised in a callback of the parser, to stop parsing."""
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Closes when a request is late or its head is too large. The time for the answer is not bounded."""
+    """A connection that closes if a request is late or its head too large. Responses have no time limit."""
 
-    _due: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
     # Status and text of the refusal, after which all further data is dropped.
     _refusal: tuple[int, str] | None = None
-    # Bytes that the parser keeps: those since the last complete head, piece of a body, or request.
+    # Bytes that the parser buffers: received since the last complete head, piece of a body, or request.
     _pending = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect()
+        self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -55,9 +55,9 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        # A request that was sent before the last one was answered waits for that answer.
+        # A pipelined request waits for the response to the request before it, so it gets no time limit.
         if self.cycle is None or self.cycle.response_complete:
-            self._expect()
+            self._start_deadline()
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -67,8 +67,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._pending = 0
-        # The bounds are checked once, because a check at each header would cost every request. `data_received` bounds
-        # how large the headers can be by now.
+        # The limits are checked once, because a check at each header would slow down every request. Until here
+        # `data_received` limits the size of the headers.
         length = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if length > HEAD_LIMIT or len(self.headers) > MOST_HEADERS:
             self._refusal = _TOO_LARGE
@@ -81,7 +81,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._pending = 0
-        self._expect_nothing()
+        self._cancel_deadline()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -93,7 +93,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _refuse(self) -> None:
         assert self._refusal is not None
         if self.cycle is not None and not self.cycle.response_complete:
-            # The answer to an earlier request has begun, or that to this one, whose body has trailers.
+            # A response is in progress: to an earlier request, or to this one if its trailers are too large.
             self.transport.close()
             return
         self.url, self.headers = b"", []
@@ -101,14 +101,14 @@ class BoundedConnection(HttpToolsProtocol):
         body = text.encode() + b"\n"
         head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
-        self._expect_nothing()
-        self._due = self.loop.call_later(_DROPPING, self.transport.close)
+        self._cancel_deadline()
+        self._timer = self.loop.call_later(_DROPPING, self.transport.close)
 
-    def _expect(self) -> None:
-        self._expect_nothing()
-        self._due = self.loop.call_later(REQUEST_TIME, self.transport.abort)
+    def _start_deadline(self) -> None:
+        self._cancel_deadline()
+        self._timer = self.loop.call_later(REQUEST_TIME, self.transport.abort)
 
-    def _expect_nothing(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _cancel_deadline(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,4 +1,4 @@
-"""Questions to the broker about the instance, for all interfaces: queues, nodes and resources."""
+"""Requests to the broker about the instance, for all interfaces: queues, nodes and resources."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def _finite(value: Any) -> float | None:
 
 
 class Node(NamedTuple):
-    """A node: what it has and what jobs have of it, and its state (one of NODE_STATES). `drain` is {since, reason}."""
+    """A node with its total and its used resources, and its state (one of NODE_STATES).
+
+    `drain` is {since, reason}.
+    """
 
     rank: int
     host: str
@@ -65,7 +68,7 @@ _NOTHING = Idset()
 
 
 def nodes(status: Mapping[str, Any], sets: SchedulerResources) -> list[Node]:
-    """The nodes, from what `resource.status` and `resource.sched-status` answer."""
+    """The nodes, from the responses to `resource.status` and `resource.sched-status`."""
     down, allocated = sets.state("down").ranks, {node.rank: node for node in sets.state("allocated").nodes()}
     drains = _drains(status.get("drain", {}))
     excluded = Idset.parse(status.get("exclude") or "")
@@ -91,13 +94,13 @@ def nodes(status: Mapping[str, Any], sets: SchedulerResources) -> list[Node]:
 
 
 async def all_nodes(link: BrokerLink) -> tuple[list[Node], SchedulerResources]:
-    """The nodes, and the sets of resources that they are from."""
+    """The nodes, and the scheduler's resource sets."""
     sets, status = await asyncio.gather(_sets(link), link.call("resource.status", nodeid=0))
     return nodes(status, sets), sets
 
 
 async def resources(link: BrokerLink) -> dict[str, Any]:
-    """How much there is in each state, and the nodes as `Node` has them, with ids as text."""
+    """The amount of resources in each state, and the fields of each Node, with idsets as text."""
     found, sets = await all_nodes(link)
     counted = {state: {kind: getattr(sets.state(state), kind) for kind in _KINDS} for state in STATES}
     texts = ("cores", "gpus", "cores_used", "gpus_used")
@@ -117,11 +120,11 @@ def _drains(entries: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
 
 async def graph(link: BrokerLink) -> bytes:
     """The scheduler's resource graph as JGF (RFC 4)."""
-    # Every vertex matches.
+    # These criteria match every vertex.
     criteria = "status=up or status=down"
     found = (await link.call("sched-fluxion-resource.find", {"criteria": criteria, "format": "jgf"}))["R"]
     for node in found["graph"]["nodes"]:
-        # A listing writes vertices as a job has them that holds all of them.
+        # `find` writes vertices as in the R of a job that holds all of them, so it marks them exclusive.
         node["metadata"].pop("exclusive", None)
     return json.dumps(found).encode()
 

@@ -1,5 +1,6 @@
-"""Questions and requests to the broker about jobs, for all interfaces. Each function may raise BrokerUnreachable, and
-OSError with the broker's errno and text.
+"""Requests to the broker about jobs, for all interfaces.
+
+Each function may raise BrokerUnreachable, and OSError with the broker's errno and text.
 """
 
 from __future__ import annotations
@@ -19,27 +20,29 @@ from headrace.wire.query.listing import Query
 from headrace.wire.query.submission import URGENCIES, jobspec_request
 
 ALL_ATTRIBUTES = ["all"]
-# The flag of job-info.lookup for jobspec and R with all updates (RFC 41).
+# The flag of job-info.lookup that applies all updates to jobspec and R (RFC 41).
 _LOOKUP_CURRENT = 2
-# Jobs of one response.
+# A listing of at most this many jobs is requested as one response.
 _MOST_AT_ONCE = 1001
 
 
 class NoSuchJob(LookupError):
-    """No job has the id, or the text is no id; the text is for users."""
+    """No job has the id. The text is for users."""
 
 
 class BadId(NoSuchJob):
-    """The text is no id of a job in any form."""
+    """The text is not a job id in any form."""
 
 
 class NothingYet(LookupError):
-    """The job exists, but not yet what was asked for; the text is for users."""
+    """The job exists, but the requested record does not exist (yet). The text is for users."""
 
 
 class Refused(ValueError):
-    """A wrong submission; `problems` has a sentence for users for each fault. If the broker has refused it, `errno` is
-    the broker's, and `field` the field that the refusal is about, "" if that is not known.
+    """An invalid submission. `problems` has a sentence for users for each error.
+
+    If the broker refused the submission, `errno` is the broker's, and `field` is the field that it refused, "" if
+    unknown.
     """
 
     def __init__(self, problems: list[str], errno: int | None = None, field: str = "") -> None:
@@ -50,11 +53,11 @@ class Refused(ValueError):
 
 
 class BadOutput(ValueError):
-    """A job's output log has an event that cannot be read. Jobs can write anything into it (RFC 24)."""
+    """A job's output log has an invalid event. Jobs can write anything into this log (RFC 24)."""
 
 
 class JobHasEnded(ValueError):
-    """The request needs a job that has not ended; the text is for users."""
+    """The request needs an active job, but the job has ended. The text is for users."""
 
 
 def read_id(text: str) -> int:
@@ -66,12 +69,15 @@ def read_id(text: str) -> int:
 
 
 async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
-    """The jobs that match, as job-list describes them and in its order (RFC 43): pending by priority, running, then
-    those that have ended, newest first. With `annotations` among the attributes, pending jobs have their reasons.
+    """The matching jobs, as job-list describes them and in its order (RFC 43).
+
+    That is pending jobs by priority, then running jobs, then ended jobs, the newest first. If `attrs` has
+    `annotations`, pending jobs have the reason why they wait.
     """
     request = query.request(attrs)
     if 0 < query.count <= _MOST_AT_ONCE and "annotations" not in attrs:
-        # One response costs both sides less than a stream, whose first responses have one job each. It has no reasons.
+        # One response costs both sides less than a stream, whose first responses have one job each. But only a stream
+        # has the reasons why jobs wait.
         found: list[dict[str, Any]] = (await link.call("job-list.list", request))["jobs"]
         return found
     answers = await link.gather("job-list.list", request)
@@ -97,8 +103,10 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
 
 
 async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
-    """A job as `one` describes it, if the user may read its logs. A response that has begun to stream a log could not
-    report a refusal. Administrators see jobs whose logs they may not read. Raises NoSuchJob, PermissionError.
+    """A job as `one` describes it, if the user may read its logs. Raises NoSuchJob, PermissionError.
+
+    A stream of a log calls this first, because a response that has begun cannot report a refusal. Administrators see
+    jobs whose logs they may not read.
     """
     job = await one(link, id, attrs)
     await lookup(link, id, [])
@@ -106,13 +114,13 @@ async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES)
 
 
 async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
-    """Ask the scheduler whether it could ever run such a job. Raises Refused."""
+    """Ask the scheduler whether it could ever run the job. Raises Refused."""
     with _refusals(jobspec):
         await link.call("feasibility.check", {"jobspec": jobspec})
 
 
 async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
-    """As `check`, but without a scheduler that knows its resources any job passes. Raises Refused."""
+    """As `check`, but accept any job if no scheduler is loaded or knows its resources. Raises Refused."""
     try:
         await check(link, jobspec)
     except (OSError, Refused) as exc:
@@ -121,7 +129,10 @@ async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
 
 
 async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
-    """The annotations of a pending job with the reason why it waits, which job-list asks for in listings only."""
+    """The annotations of a pending job, with the reason why it waits.
+
+    job-list gives the reason in listings only, so this lists the pending jobs with the same submission time.
+    """
     query = Query(count=0)
     query.states = PENDING
     for relation in (">=", "<="):
@@ -133,7 +144,7 @@ async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
-    """The id of a new job. Raises Refused."""
+    """Submit a job and return its id. Raises Refused."""
     with _refusals(jobspec):
         answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
     return int(answer["id"])
@@ -141,7 +152,7 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGEN
 
 @contextlib.contextmanager
 def _refusals(jobspec: dict[str, Any]) -> Iterator[None]:
-    """Raises Refused where the broker refuses a jobspec, or it cannot be sent."""
+    """Raise Refused if the broker refuses the jobspec, or if the jobspec cannot be encoded."""
     try:
         yield
     except OSError as exc:
@@ -149,7 +160,7 @@ def _refusals(jobspec: dict[str, Any]) -> Iterator[None]:
             raise
         raise Refused([str(exc.strerror)], exc.errno, _refused_field(jobspec, str(exc.strerror))) from None
     except (ValueError, RecursionError) as exc:
-        # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
+        # A request can hold unpaired surrogates and objects that are nested too deeply, which a jobspec cannot.
         raise Refused([str(exc)]) from None
 
 
@@ -162,8 +173,10 @@ def _refused_field(jobspec: dict[str, Any], text: str) -> str:
 
 
 async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:
-    """The eventlog (text), jobspec and R (objects, as they are now, after updates) of a job (RFC 41); "J" gives the
-    jobspec as it was submitted, which alone has environment and files. Raises NoSuchJob.
+    """Look up records of a job by key: eventlog, jobspec, R, J (RFC 41). Raises NoSuchJob.
+
+    The eventlog is text. jobspec and R are objects with all updates. J gives the jobspec as it was submitted; no other
+    record has the environment and the files.
     """
     try:
         found: dict[str, Any] = await link.call("job-info.lookup", {"id": id, "keys": keys, "flags": _LOOKUP_CURRENT})
@@ -192,7 +205,10 @@ async def kill(link: BrokerLink, id: int, signum: int) -> None:
 
 
 async def change(link: BrokerLink, id: int, method: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the job manager to change a job that has not ended; returns its response. Raises NoSuchJob, JobHasEnded."""
+    """Ask the job manager to change an active job, and return its response.
+
+    Raises NoSuchJob, JobHasEnded.
+    """
     try:
         answer: dict[str, Any] | None = await link.call(f"job-manager.{method}", {"id": id, **request})
     except OSError as exc:
@@ -204,8 +220,9 @@ async def change(link: BrokerLink, id: int, method: str, request: dict[str, Any]
 
 
 async def kept(link: BrokerLink, id: int, key: str) -> str:
-    """The text that the job's store has under `eventlog`, `jobspec` or `R`, the last two with all updates. Raises
-    NoSuchJob, and NothingYet if the job has none (yet).
+    """The text of a job's `eventlog`, `jobspec` or `R`, the last two with all updates.
+
+    Raises NoSuchJob, and NothingYet if the job does not have the record (yet).
     """
     try:
         found = await link.call("job-info.lookup", {"id": id, "keys": [key], "flags": _LOOKUP_CURRENT})
@@ -218,13 +235,13 @@ async def kept(link: BrokerLink, id: int, key: str) -> str:
 
 
 async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
-    """The output of a job until now (RFC 24), empty before it starts. Raises NoSuchJob, BadOutput."""
+    """The output of a job so far (RFC 24), empty before it starts. Raises NoSuchJob, BadOutput."""
     try:
         found = await link.call("job-info.lookup", {"id": id, "keys": ["guest.output"]})
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
-        # Either there is no output or no job.
+        # ENOENT means that either the output or the job does not exist. For the latter `one` raises NoSuchJob.
         await one(link, id)
         return []
     try:
@@ -235,8 +252,9 @@ async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
 
 
 async def written(link: BrokerLink, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
-    """The output until now of a job as `one` describes it. That of a job that has ended comes piece by piece, however
-    long it is. Raises NoSuchJob, BadOutput.
+    """The output so far of a job as `one` describes it. Raises NoSuchJob, BadOutput.
+
+    The output of an ended job is read piece by piece, so it may be of any length.
     """
     if job["state"] == INACTIVE:
         async for part in follow_output(link, job["id"]):
@@ -255,14 +273,14 @@ async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
 
 
 async def parts(lines: AsyncIterator[str], id: int) -> AsyncIterator[stdio.Data]:
-    """The output in the lines of its log, as they come. Raises BadOutput, and what `lines` raises."""
+    """Decode the lines of an output log as they arrive. Raises BadOutput, and the errors of `lines`."""
     try:
         async for line in lines:
             event = eventlog.decode_line(line)
             if event.name == "data":
                 yield stdio.decode_data(event.context)
     except OSError as exc:
-        # A job that has ended before it began has no output.
+        # A job that ended before it started has no output.
         if exc.errno != errno.ENOENT:
             raise
     except ValueError as exc:

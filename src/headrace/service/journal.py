@@ -1,7 +1,8 @@
-"""The events of all jobs: one stream of the job manager's journal for all followers, filtered for the user of each.
+"""The events of all jobs, from one stream of the job manager's journal for all followers.
 
-The last events are kept for followers that reconnect (Last-Event-ID). The stream is the service's own, because the
-journal is for owners only (broker_link.OWN_TOPICS). It is ended when it had no follower for a while.
+Each follower gets the events that its user may see. The last events are kept for followers that reconnect
+(Last-Event-ID). The service requests the stream as itself, because only owners may read the journal
+(broker_link.OWN_TOPICS). The stream ends when it has had no follower for a while.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any, NamedTuple
 from headrace.service.broker_link import BrokerLink, BrokerUnreachable
 from headrace.service.users.credential import Identity
 
-# Events that are kept.
+# The number of events that are kept.
 _MOST = 10_000
-# Seconds without followers after which the stream is ended.
+# Seconds without followers after which the stream ends.
 _IDLE = 300.0
 
 
 class News(NamedTuple):
-    """An event of a job: its number here, the job, the job's user (None: unknown), and the event (RFC 21)."""
+    """An event (RFC 21) with its number in the Journal, its job, and the job's user (None: unknown)."""
 
     number: int
     id: int
@@ -31,11 +32,14 @@ class News(NamedTuple):
 
 
 class Behind(ConnectionError):
-    """A follower is so far behind that its next events are no longer kept."""
+    """A follower is so far behind that its next event is no longer kept."""
 
 
 class Journal:
-    """The journal of one connection; `name` is part of the ids of its events, as numbers begin anew in another."""
+    """The events of one stream of the broker.
+
+    `name` is part of the ids of its events, because the numbers of each stream begin at 1.
+    """
 
     def __init__(self, link: BrokerLink) -> None:
         self.name = secrets.token_hex(4)
@@ -54,18 +58,18 @@ class Journal:
         return self._loop is asyncio.get_running_loop()
 
     def has(self, number: int) -> bool:
-        """Whether all events after this one are kept."""
+        """True if all events after this number are kept."""
         return self._number - len(self._kept) <= number <= self._number
 
     async def begin(self) -> int:
-        """The number of the last event; returns once the journal is being read. Raises BrokerUnreachable."""
+        """Wait until all past events are read; return the last event's number. Raises BrokerUnreachable."""
         await self._ready.wait()
         if self.lost:
             raise BrokerUnreachable(self.lost)
         return self._number
 
     async def follow(self, identity: Identity, after: int) -> AsyncIterator[News]:
-        """The events after this one that the user may see. Raises BrokerUnreachable, Behind."""
+        """The events after this number that the user may see. Raises BrokerUnreachable, Behind."""
         self._followers += 1
         if self._timer is not None:
             self._timer.cancel()
@@ -106,7 +110,7 @@ class Journal:
     def _take(self, batch: dict[str, Any]) -> None:
         id, events = batch["id"], batch["events"]
         if not events:
-            # An empty batch ends the past events of active jobs (RFC 21), from which the users of these jobs are known.
+            # An empty batch ends the past events of active jobs (RFC 21). They have given the users of these jobs.
             self._ready.set()
             return
         for event in events:

@@ -1,6 +1,7 @@
-"""`GET /metrics` for Prometheus, with a token or from this machine: what brokers count, and the service's requests.
+"""`GET /metrics` for Prometheus: metrics of the instance, and of the service's own requests.
 
-No label names a user or a job, because whoever reads metrics need not be allowed to see jobs.
+A request needs a token, unless it comes from this machine. No label names a user or a job, because a reader of metrics
+need not be allowed to see jobs.
 """
 
 from __future__ import annotations
@@ -28,16 +29,19 @@ _INTERFACES = ("v1", "v2", "static", "metrics")
 
 
 def demand_nodes(busy: int, wanted: dict[str, Any], cores_per_node: int) -> int:
-    """The number of nodes that all jobs need at once: `busy` are in use, and each pending job needs nodes of its own.
-    `wanted` is the `demand` of job-list.metrics.
+    """The number of nodes that all jobs need at the same time.
+
+    `busy` nodes are in use, and each pending job needs nodes of its own. `wanted` is the `demand` of job-list.metrics.
     """
     shared: int = sum(jobs * -(-cores // max(cores_per_node, 1)) for cores, jobs in wanted["cores"])
     return busy + int(wanted["nodes"]) + shared
 
 
 class Numbers:
-    """What the instance was when it was asked: `resources` as `instance.resources` tells them, `jobs` by state, `idle`
-    in seconds, and rows of metrics.
+    """A snapshot of an instance, from the responses of its broker.
+
+    `resources` is the result of `instance.resources`, `jobs` is the number of jobs by state, and `idle` is in seconds.
+    The other attributes are values of metrics by their labels, or histograms.
     """
 
     def __init__(self, jobs: Any, listed: Any, manager: Any, broker: Any, resources: Any, now: float) -> None:
@@ -54,7 +58,7 @@ class Numbers:
         since = listed["idle_since"]
         self.idle = 0.0 if since is None else max(now - since, 0.0)
         self.turns = from_object(broker["loop"]["turns"])
-        # An instance without a folder for its state has no journal.
+        # An instance without a state directory has no journal, and so no sync times.
         self.syncs = from_object(manager["durable"]["sync_times"]) if "durable" in manager else Histogram()
         self.resources = resources
         nodes = Counter(node["state"] for node in resources["nodes"])
@@ -67,7 +71,7 @@ class Numbers:
 
 
 async def ask(own_link: BrokerLink) -> Numbers:
-    """Raises BrokerUnreachable, and OSError with the broker's errno and text."""
+    """Take a snapshot. Raises BrokerUnreachable, and OSError with the broker's errno and text."""
     topics = ("job-list.job-stats", "job-list.metrics", "job-manager.stats-get", "broker.stats-get")
     calls = (own_link.call(topic, nodeid=0) for topic in topics)
     jobs, listed, manager, broker, resources = await asyncio.gather(*calls, instance.resources(own_link))
@@ -91,7 +95,7 @@ class Collector:
         text = "Time from the submission of jobs to their starts."
         metrics.histogram_of("headrace_job_wait_seconds", text, lambda: {(): self._numbers.wait})
         metrics.histogram_of("headrace_job_run_seconds", "Time that jobs ran.", lambda: {(): self._numbers.run})
-        text = "Turns of the loop of broker 0, during which all else waits."
+        text = "Duration of turns of broker 0's event loop, during which all other work waits."
         metrics.histogram_of("headrace_loop_lag_seconds", text, lambda: {(): self._numbers.turns})
         text = "Time until records of jobs were on the disk."
         metrics.histogram_of("headrace_journal_sync_seconds", text, lambda: {(): self._numbers.syncs})
@@ -103,7 +107,7 @@ class Collector:
         self._metrics.observe(REQUESTS, seconds, first if first in _INTERFACES else "page", f"{status // 100}xx")
 
     async def text(self, own_link: BrokerLink) -> str:
-        """The page of metrics; raises as `ask` does."""
+        """The metrics in Prometheus's text format. Raises as `ask` does."""
         self._numbers = await ask(own_link)
         return self._metrics.text()
 
@@ -112,7 +116,7 @@ REQUESTS = "headrace_api_request_seconds"
 
 
 class Timed:
-    """The application, with the time that its requests take until they are answered."""
+    """Middleware that measures the time until the response to each request begins."""
 
     def __init__(self, app: ASGIApp, collector: Collector) -> None:
         self._app = app
@@ -133,7 +137,7 @@ class Timed:
 
 
 def _is_local(request: Request) -> bool:
-    # Behind a proxy, every request comes from the proxy's address or from one that a client may have written.
+    # Behind a proxy, the address of a request is the proxy's, or an address that the client may have chosen.
     if request.client is None or service.of(request).settings.behind_proxy:
         return False
     try:
@@ -157,6 +161,6 @@ async def get_metrics(request: Request) -> Response:
 
 
 def answer(exc: Exception) -> Response:
-    """What is answered when something is wrong."""
+    """The response to a request that failed."""
     problem = problems.of(exc)
     return PlainTextResponse(problem.text + "\n", problem.status, problem.headers)

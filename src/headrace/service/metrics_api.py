@@ -1,6 +1,7 @@
-"""`headrace metrics-api start`: an instance's numbers as custom metrics of Kubernetes, where flux-metrics-api has them.
+"""Kubernetes custom metrics of one instance, served by `headrace metrics-api start`.
 
-So its APIService and the autoscalers that were written for it read ours. A file of users may add metrics.
+The metrics have the paths of flux-metrics-api, so its APIService and autoscalers written for it work with this service.
+Users can add metrics in a Python file.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from headrace.wire.client.installation import FOLDERS
 DEFAULT_PATH = f"/apis/{CUSTOM}"
 DEFAULT_SERVICE = "custom-metrics-apiserver"
 DEFAULT_NAMESPACE = "flux-operator"
-# Seconds for which numbers are good for several requests.
+# Requests within so many seconds share one snapshot of the instance.
 _FRESH = 1.0
-# A metric that a file of users makes: a function of the handle (flux.Flux).
+# A metric from a user's file: a function of the handle (flux.Flux).
 UserMetric = Callable[[Any], Any]
 
 BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
@@ -51,7 +52,7 @@ BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
     "node_cores_up_count": lambda numbers: numbers.resources["up"]["ncores"],
     "node_free_count": lambda numbers: numbers.resources["free"]["nnodes"],
     NODES_UP: lambda numbers: numbers.resources["up"]["nnodes"],
-    # Of flux-metrics-api; jobs leave this state at once.
+    # Kept for flux-metrics-api, which has it. Jobs leave this state at once.
     "job_queue_state_new_count": lambda numbers: numbers.jobs.get("new", 0),
     **{
         name: lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]
@@ -64,7 +65,10 @@ BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """`namespaces` are those for which there are answers, the first one is the Service's; `uri` is the broker's."""
+    """Options of `headrace metrics-api start`. `uri` is the broker's.
+
+    Metrics are served for `namespaces` only. The first one is the namespace of the Service.
+    """
 
     uri: str = ""
     namespaces: tuple[str, ...] = (DEFAULT_NAMESPACE,)
@@ -75,8 +79,9 @@ class Options:
 
 
 def read_user_file(path: str) -> dict[str, UserMetric]:
-    """The metrics of a file: each function of it that takes one argument, the handle, and whose name has no "_" before
-    it. Raises SettingsError.
+    """Read the metrics of a user's file. Raises SettingsError.
+
+    Each function that the file defines is a metric, unless its name begins with "_". It takes one argument, the handle.
     """
     sys.path.insert(0, FOLDERS["python_path"])
     try:
@@ -89,7 +94,7 @@ def read_user_file(path: str) -> dict[str, UserMetric]:
         if inspect.isfunction(one) and one.__code__.co_filename == path and not name.startswith("_")
     }
     if not functions:
-        raise SettingsError(f"{path} has no function, each of which would be a metric")
+        raise SettingsError(f"{path} has no function; each function would be a metric")
     for name, function in functions.items():
         if len(inspect.signature(function).parameters) != 1:
             raise SettingsError(f"{path}: {name} must take one argument, the handle (flux.Flux)")
@@ -99,7 +104,7 @@ def read_user_file(path: str) -> dict[str, UserMetric]:
 
 
 class Source:
-    """Where values come from."""
+    """The values of all metrics, built-in ones and users'."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -107,18 +112,21 @@ class Source:
         self._numbers: Numbers | None = None
         self._asked_at = 0.0
         self._handle: Any = None
-        self._turn = asyncio.Lock()
+        self._handle_lock = asyncio.Lock()
 
     @property
     def names(self) -> list[str]:
         return [*BUILT_IN, *self._options.user_metrics]
 
     async def value(self, name: str) -> float:
-        """The value of a metric. Raises LookupError for an unknown one, OSError, and what users' functions raise."""
+        """The value of a metric.
+
+        Raises LookupError for an unknown metric, OSError, and any exception of a user's function.
+        """
         if name in BUILT_IN:
             return BUILT_IN[name](await self._fresh())
-        # A handle is for one thread at a time.
-        async with self._turn:
+        # Only one thread at a time may use a handle.
+        async with self._handle_lock:
             return await asyncio.to_thread(self._of_user, self._options.user_metrics[name])
 
     async def _fresh(self) -> Numbers:
@@ -202,7 +210,7 @@ def _openapi(path: str) -> dict[str, Any]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free. Raises SettingsError."""
+    """A listening socket; port 0 is any free port. Raises SettingsError."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as exc:
@@ -210,7 +218,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | None) -> None:
-    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if no broker is there when it begins."""
+    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if there is no broker at the start."""
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     config = configuration(create_app(options), certificate, lifespan="off")
     scheme, (host, port) = "https" if certificate else "http", sock.getsockname()[:2]
@@ -232,5 +240,5 @@ def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | No
 
 
 def own_namespace() -> str:
-    """That of the pod in which this runs; DEFAULT_NAMESPACE outside of pods."""
+    """The namespace of the pod that this process runs in; DEFAULT_NAMESPACE outside of pods."""
     return pod_namespace() or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE

@@ -1,6 +1,6 @@
-"""ASGI middleware: what holds for every request before a route sees it, and for every response.
+"""ASGI middleware: checks on every request before a route sees it, and headers of every response.
 
-`Guard` refuses requests, `Methods` answers the methods that no route has to know of, and `Forwarded` believes a proxy.
+`Guard` refuses requests, `Methods` answers HEAD and OPTIONS, and `Forwarded` applies the headers of a proxy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Bytes of a request's body.
+# The largest request body in bytes.
 BODY_LIMIT = 1 << 20
-# A header `Host` (RFC 9110 section 7.2), whose name has no characters that names of machines have not.
+# A header `Host` (RFC 9110 section 7.2). The name may only have characters of host names and addresses.
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(:(?P<port>[0-9]{0,5}))?", re.ASCII)
 _LARGEST_PORT = (1 << 16) - 1
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -32,17 +32,18 @@ _HEADERS = {
 
 
 class Cut(Exception):
-    """Raised by a response that has begun and cannot continue. Its connection is closed, so clients see that it is
-    incomplete.
+    """Raised by a response that has begun and cannot continue.
+
+    Its connection is closed, so clients see that the response is incomplete.
     """
 
 
 class Guard:
-    """Refuses foreign names, pages of other sites and large bodies. `hosts` are the service's names, empty for any.
+    """Middleware that refuses unknown host names, changes from pages of other sites, and large bodies.
 
-    A page of another site may send requests to this service from a user's browser. So the service answers to its own
-    names only, which another site cannot give to an address of its own (DNS rebinding), and accepts changes from its
-    own pages or from programs, which send neither `Origin` nor `Sec-Fetch-Site`.
+    `hosts` are the service's names, empty for any. A page of another site can send requests to this service from a
+    user's browser. So the service answers only to its own names, which protects against DNS rebinding, and accepts
+    changes only from its own pages and from programs, which send neither `Origin` nor `Sec-Fetch-Site`.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -96,16 +97,19 @@ class Guard:
         return (0, "") if same else (403, "this request comes from a page of another site")
 
 
-# Those that routes may have.
+# The methods that routes can have.
 _OF_ROUTES = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class _Answered(Exception):
-    """Raised to a response whose headers were sent, of which no more is wanted."""
+    """Raised in a GET route that answers HEAD, once the headers are sent, to skip the body."""
 
 
 class Methods:
-    """Gives HEAD to paths with GET, OPTIONS to all, and `Allow` to 405 (RFC 9110 sections 9.3.2, 9.3.7 and 10.2.1)."""
+    """Middleware that adds HEAD to paths with GET, OPTIONS to all paths, and `Allow` to 405 responses.
+
+    RFC 9110 sections 9.3.2, 9.3.7 and 10.2.1.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -114,7 +118,7 @@ class Methods:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Routers write into the scope which part of the path they have read.
+        # A copy of the scope, because routers record in it which part of the path they matched.
         path = dict(scope)
 
         async def send_allowed(message: Message) -> None:
@@ -130,7 +134,7 @@ class Methods:
         if scope["method"] == "OPTIONS" and (methods := _allowed(path)):
             await Response(status_code=204, headers={"Allow": ", ".join(methods)})(scope, receive, send)
         elif scope["method"] == "HEAD":
-            # The server looks into its own scope for HEAD.
+            # The server's own scope still has HEAD, so it sends no body.
             with contextlib.suppress(_Answered):
                 await self._app({**scope, "method": "GET"}, receive, send_headers)
         else:
@@ -138,7 +142,7 @@ class Methods:
 
 
 def _allowed(scope: Scope) -> list[str]:
-    """The methods that the path of a request has; none for a path that is not there."""
+    """The methods that a request's path supports; empty for an unknown path."""
     found = [method for method in _OF_ROUTES if _has(scope, method)]
     if "GET" in found:
         found.insert(1, "HEAD")
@@ -146,7 +150,7 @@ def _allowed(scope: Scope) -> list[str]:
 
 
 def _has(scope: Scope, method: str) -> bool:
-    # A mount takes any method; the files of this one are read only.
+    # A mount matches any method. The only mount has static files, which support GET alone.
     routes = (one for one in scope["app"].routes if method == "GET" or not isinstance(one, Mount))
     return any(one.matches({**scope, "method": method})[0] is Match.FULL for one in routes)
 
@@ -155,10 +159,10 @@ _ENTRY = re.compile(r"\[(?P<v6>[^]]*)\](?::\d+)?|(?P<v4>[0-9.]+):\d+")
 
 
 class Forwarded:
-    """Whose requests are and how they came, as the proxy before the service says.
+    """Middleware that takes a request's client address and scheme from the headers of a proxy.
 
-    A proxy adds the address that it has seen to what the client has sent of `X-Forwarded-For`, so the last entry alone
-    is the proxy's word.
+    A proxy appends the address that it saw to the client's own `X-Forwarded-For`, so only the last entry is from the
+    proxy.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -175,13 +179,13 @@ class Forwarded:
 
 
 def _last(scope: Scope, name: bytes) -> str:
-    """The last entry of a header, "" without one."""
+    """The last entry of a header, "" without the header."""
     values = [value for known, value in scope["headers"] if known == name]
     return values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
 
 
 def address_of(text: str) -> str:
-    """The address in an entry, which may have brackets and a port; "" for what is none."""
+    """The IP address of an entry, which may have brackets and a port; "" if it is not an address."""
     found = _ENTRY.fullmatch(text)
     try:
         return str(ipaddress.ip_address((found["v6"] or found["v4"]) if found else text))

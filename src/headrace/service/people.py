@@ -1,7 +1,7 @@
-"""Users, their tokens and the audit, as far as the asking user may see and change them, for scripts and pages.
+"""Users, tokens and the audit, limited to the records that the requesting user may see and change.
 
-Users see their own tokens and lines of the audit. The owner and administrators see those of all, and the users. A
-token of another user is answered like one that does not exist.
+Users see their own tokens and lines of the audit. The owner and administrators see all users, tokens and lines. To
+other users, a token that is not their own does not exist.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from headrace.service.users.tokens import Token
 
 
 class AdminsOnly(PermissionError):
-    """The asking user is no administrator; the text is for users."""
+    """The requesting user is not an administrator. The text is for users."""
 
 
 class NoAudit(LookupError):
-    """The service keeps no audit; the text is for users."""
+    """The service keeps no audit. The text is for users."""
 
 
 class People:
-    """Users, tokens and audit for the asking user. Methods raise AdminsOnly, and StoreError for what is wrong."""
+    """Users, tokens and audit for the requesting user. Methods raise AdminsOnly and StoreError."""
 
     def __init__(self, access: Access, identity: Identity, audit_file: str) -> None:
         self._accounts = access.accounts
@@ -35,15 +35,16 @@ class People:
         self._audit_file = audit_file
 
     def tokens(self, user: str = "") -> list[Token]:
-        """The user's own valid tokens, or those of another user ("all": of all users), the newest first. Raises
-        NoSuchUser.
+        """The valid tokens of a user ("": the requesting user, "all": all users), the newest first.
+
+        Raises NoSuchUser.
         """
         if user and user != self._identity.name:
             self._check_admin()
         return self._accounts.tokens("" if user == "all" else user or self._identity.name)
 
     def issue(self, note: str = "", seconds: float | None = None) -> tuple[str, Token]:
-        """A new token of the user, as it is shown this once. It is valid no longer than the token of a login."""
+        """Issue a token for the requesting user, valid no longer than a login. Its text is shown only once."""
         return self._accounts.issue_known(self._identity, note, min(seconds or self._longest, self._longest))
 
     def revoke(self, id: str) -> Token:
@@ -70,7 +71,7 @@ class People:
         return await self._accounts.change(name, password, admin)
 
     def remove(self, name: str) -> None:
-        """Raises NoSuchUser."""
+        """Remove a user. Raises NoSuchUser."""
         self._check_admin()
         self._check_others(name)
         self._accounts.remove(name)
@@ -86,11 +87,11 @@ class People:
             raise NoAudit(text) from None
 
     def _check_others(self, name: str) -> None:
-        """Keep the last administrator, without whom nobody could make another. Raises AdminsOnly."""
+        """Raise AdminsOnly if the user is the last administrator: no one else could appoint another."""
         admins = [user.name for user in self._accounts.users() if user.admin]
         if admins == [name]:
             raise AdminsOnly(f"'{name}' is the only administrator: make another first")
 
     def _check_admin(self) -> None:
         if not self._identity.sees_all:
-            raise AdminsOnly("users, and what is theirs, are for administrators only")
+            raise AdminsOnly("only administrators may manage users, or see the tokens of other users")

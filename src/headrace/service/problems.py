@@ -17,7 +17,7 @@ from headrace.service.users.access import TooManyFailures, Unauthenticated
 from headrace.service.users.csrf import Forged
 from headrace.service.users.userids import UseridMismatch
 
-# The status of each kind, and headers that go with it.
+# The status and the headers of each kind of error. The first kind that matches applies.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Unauthenticated, 401, {"WWW-Authenticate": "Bearer"}),
     (Forged, 403, {}),
@@ -37,7 +37,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (NotAudited, 503, {"Retry-After": "60"}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
-# Errors of the broker that the request has caused, or that pass. All others are 502.
+# Errnos of the broker that the request caused, or that are temporary. All others are 502.
 _BY_ERRNO = {
     **{errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429},
     **dict.fromkeys(AWAY, 503),

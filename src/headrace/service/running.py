@@ -1,7 +1,7 @@
-"""The services of one user on this machine: each answers at an abstract unix socket, where `headrace api url` asks.
+"""Discovery of a user's running services on this machine, for `headrace api url`.
 
-An abstract socket has no file that could stay behind, or be removed by a cleaner of /tmp. Anybody may connect to it or
-take its name, so each side asks the kernel whose process is at the other end.
+Each service answers at an abstract unix socket, which has no file that could be left behind, or removed by a cleaner of
+/tmp. Any user can connect to such a socket or take its name, so each side asks the kernel for the userid of its peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-# Seconds that a service has to answer.
+# Seconds to wait for the answer of a service.
 _TIMEOUT = 5.0
 _LONGEST = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
@@ -42,19 +42,19 @@ async def answer(listening: socket.socket, describe: Callable[[], dict[str, str]
         asking, _ = await loop.sock_accept(listening)
         with asking, contextlib.suppress(OSError):
             if _userid(asking) == os.geteuid():
-                # It fits into the buffer of a socket, so that nobody is waited for.
+                # The answer fits into the socket's buffer, so a peer that does not read cannot block this loop.
                 asking.setblocking(False)
                 asking.send(json.dumps(describe()).encode() + b"\n")
 
 
 def found(table: str = "/proc/net/unix") -> list[dict[str, Any]]:
-    """What the running services of this user answer, by their process ids."""
+    """The answers of this user's running services, in the order of their process ids."""
     try:
         with open(table, encoding="utf-8", errors="replace") as file:
             names = re.findall(rf" @{re.escape(_prefix())}([0-9]+)$", file.read(), re.MULTILINE)
     except OSError:
         return []
-    # A connection that was not accepted yet has the name, too.
+    # A connection that is not accepted yet is listed with the same name, so duplicates are removed.
     answers = [_ask(pid) for pid in sorted(set(map(int, names)))]
     return [one for one in answers if one is not None]
 
@@ -78,6 +78,6 @@ def _prefix() -> str:
 
 
 def _userid(connected: socket.socket) -> int:
-    """Whose process is at the other end."""
+    """The userid of the process at the other end."""
     data = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(data)[1])

@@ -1,4 +1,4 @@
-"""The service as a program: where it listens, what it says when it is ready, and how it ends."""
+"""The service as a program: listening sockets, the message when it is ready, and shutdown."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ from headrace.service.middleware import Forwarded
 from headrace.service.settings import Settings, SettingsError
 from headrace.service.users import credential
 
-# Seconds that requests have to be answered when the service ends.
+# Seconds that requests in progress have to finish when the service stops.
 _GRACE = 5
-# The names by which browsers and scripts of this machine, and those behind `ssh -L`, call a loopback address.
+# Host names for a loopback address, as browsers and scripts on this machine or behind `ssh -L` use them.
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]"))
 
 
 class Ready(NamedTuple):
-    """The service listens: its address, the unix socket behind it ("" for none), the address that opens the page once,
-    and a token for scripts; both are empty where no token is needed.
+    """The addresses of a service that accepts requests.
+
+    `socket` is the path of the unix socket, "" for none. `login` is the one-time address that opens the page, and
+    `token` is a token for scripts. Both are "" if no token is needed.
     """
 
     url: str
@@ -49,8 +51,10 @@ class Ready(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What protects requests from other machines: a certificate with its key (PEM files), or a proxy that has one and
-    tells by `X-Forwarded-For` and `X-Forwarded-Proto` how it was called. `names` are further names of the service.
+    """Protection of requests from other machines: a certificate or a proxy with TLS.
+
+    `certificate` is the certificate and its key (PEM files). A proxy reports the client's address and the scheme in
+    `X-Forwarded-For` and `X-Forwarded-Proto`. `names` are additional names of the service.
     """
 
     certificate: tuple[str, str] | None = None
@@ -63,7 +67,10 @@ class Beyond(NamedTuple):
 
 
 def check_certificate(certificate: tuple[str, str] | None, options: tuple[str, str]) -> None:
-    """Raises SettingsError, by the name of an option, where the files of a certificate and its key cannot be used."""
+    """Check that the files of a certificate and its key can be used.
+
+    Raises SettingsError, which names the option of the file.
+    """
     if certificate is None:
         return
     for path, option in zip(certificate, options):
@@ -75,13 +82,15 @@ def check_certificate(certificate: tuple[str, str] | None, options: tuple[str, s
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*certificate)
     except OSError as exc:
-        said = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
-        raise SettingsError(f"{said}: {exc.strerror or exc}") from None
+        names = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
+        raise SettingsError(f"{names}: {exc.strerror or exc}") from None
 
 
 def exposed(key: str) -> str:
-    """What is wrong with a key file that others than its owner may read or write, "" if nothing is. As for ssh's keys,
-    the group of another user's file, which root has given to it, may be that of this process. Raises OSError.
+    """The error text for a key file that other users can read or write, "" if the file is private.
+
+    If the file belongs to another user, its group may have rights: root has then given the key to a group of this
+    process. ssh has the same rule for its keys. Raises OSError.
     """
     found = os.stat(key)
     mode = stat.S_IMODE(found.st_mode)
@@ -91,7 +100,7 @@ def exposed(key: str) -> str:
 
 
 class Listener(NamedTuple):
-    """A socket that listens, its URL, the names by which it may be called (empty: any), a unix socket's path."""
+    """A listening socket, its URL, the host names it accepts (empty: any), and the path of a unix socket."""
 
     sock: socket.socket
     url: str
@@ -100,8 +109,9 @@ class Listener(NamedTuple):
 
 
 def listen(host: str, port: int, beyond: Beyond) -> Listener:
-    """Listen on an address of this machine (port 0: any that is free). Raises SettingsError for an address that others
-    reach, if nothing protects what is sent there, and OSError.
+    """Listen on an address of this machine (port 0: any free port).
+
+    Raises SettingsError for an unprotected address that other machines can reach, and OSError.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -130,14 +140,15 @@ def listen(host: str, port: int, beyond: Beyond) -> Listener:
 
 
 def listen_at(path: str) -> Listener:
-    """Listen on a unix socket that its owner alone can connect to; one that a service has left is replaced. Raises
-    OSError.
+    """Listen on a unix socket to which only its owner can connect. Raises OSError.
+
+    A socket file without a listening process, left by an earlier service, is replaced.
     """
     path = os.path.abspath(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
-        # Without rights for others from the beginning.
+        # With this umask the socket file never has rights for other users, not even briefly.
         before = os.umask(0o177)
         try:
             sock.bind(path)
@@ -161,14 +172,15 @@ def _remove_stale(path: str) -> None:
                 os.unlink(path)
 
 
-def _is_no_cut(record: logging.LogRecord) -> bool:
-    """False for what uvicorn logs of a response that was cut off on purpose (guard.Cut)."""
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    """False for uvicorn's message about a response that was cut off on purpose (middleware.Cut)."""
     return not record.getMessage().startswith("ASGI callable returned without completing response")
 
 
 async def _check_guests(link: BrokerLink) -> str:
-    """Warn where jobs of all users are processes of the owner; returns `submit` of [headrace.guests]. Raises
-    SettingsError where the instance refuses them.
+    """Warn if the jobs of all users run as the owner. Returns `submit` of [headrace.guests].
+
+    Raises SettingsError if the instance refuses jobs of other users.
     """
     config = await link.call("config.get")
     allowed = guests.submit(config)
@@ -188,9 +200,10 @@ async def _check_guests(link: BrokerLink) -> str:
 
 
 class Server(uvicorn.Server):
-    """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise.
+    """A uvicorn server that calls `started` once it accepts requests, and `ending` when it stops.
 
-    It wakes once a second for the header `Date`, where uvicorn's own wakes ten times and costs five times the CPU idle.
+    `ending` ends all streams, because uvicorn would wait for them. The main loop wakes once a second to renew the
+    header `Date`. uvicorn's own loop wakes ten times a second and uses five times the CPU when idle.
     """
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
@@ -221,7 +234,10 @@ class Server(uvicorn.Server):
 
 
 def configuration(app: Any, certificate: tuple[str, str] | None, **more: Any) -> uvicorn.Config:
-    """How an application is served; `certificate` are the files of a certificate and its key, None for plain HTTP."""
+    """The uvicorn configuration for an application.
+
+    `certificate` has the files of a certificate and its key, None for plain HTTP.
+    """
     return uvicorn.Config(
         app,
         http=BoundedConnection,
@@ -237,16 +253,17 @@ def configuration(app: Any, certificate: tuple[str, str] | None, **more: Any) ->
 
 
 def run_until_signal(serving: Coroutine[Any, Any, None]) -> None:
-    """Run what serves by a Server, which SIGINT and SIGTERM end."""
-    # uvicorn raises the signals that have ended it once more: they have done their work.
+    """Run a coroutine that serves with a Server, until SIGINT or SIGTERM."""
+    # After shutdown uvicorn raises the captured signals once more. By then they must have no effect.
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, lambda *_: None)
     asyncio.run(serving)
 
 
 def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], beyond: Beyond) -> None:
-    """Serve until SIGINT or SIGTERM; SIGUSR1 has `ready` called again. Raises BrokerUnreachable if no broker is there
-    when it begins.
+    """Serve until SIGINT or SIGTERM. Calls `ready` when requests are accepted, and again on SIGUSR1.
+
+    Raises BrokerUnreachable if the broker cannot be reached at the start.
     """
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     app = create_app(settings)
@@ -255,7 +272,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     config = configuration(served, beyond.certificate, lifespan="on", proxy_headers=False)
 
     def describe(token: bool) -> Ready:
-        """With an address that opens the page, which is another one each time where it has a token."""
+        """The addresses of the service. If a token is needed, each call makes a new one-time login address."""
         access = service.access
         if not access.needed or access.accounts.several:
             return Ready(listener.url, listener.path, "", "")
@@ -278,9 +295,9 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
             finally:
                 answering.cancel()
 
-    # A form with a fault is answered to its sender with the fault; the log does not repeat it.
+    # The sender of a malformed form gets the error in the response. The log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
+    logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
     try:
         run_until_signal(serve())
     finally:

@@ -1,5 +1,6 @@
-"""What routes share: settings, the broker, access, and workflow tools that were started. A route gets them by `of`,
-together with the user of its request.
+"""The state that all routes share: settings, the broker, access, and running workflow tools.
+
+A route calls `of(request)` to get the service together with the user of the request.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from headrace.service.users.access import Access, Unauthenticated
 from headrace.service.users.credential import Identity
 from headrace.service.users.userids import UseridMismatch
 
-# Seconds that a workflow tool has to end in order when the service ends.
+# Seconds that a workflow tool has to end after SIGTERM when the service stops; then SIGKILL.
 _LAUNCHER_GRACE = 10.0
 
 
@@ -45,7 +46,7 @@ class Service:
     journal: Journal | None = None
 
     def news(self, own_link: BrokerLink) -> Journal:
-        """The journal of the events of all jobs, which all followers share."""
+        """The journal of the events of all jobs. All followers share it."""
         if self.journal is None or self.journal.lost or not self.journal.of_this_loop():
             self.journal = Journal(own_link)
         return self.journal
@@ -62,7 +63,7 @@ class Service:
         )
 
     def close(self) -> None:
-        """End workflow tools with what they started, and the connection to the broker."""
+        """Stop workflow tools with all processes of their sessions, and close the connections to the broker."""
         for tool in self.launchers:
             if tool.poll() is None:
                 _signal(tool, signal.SIGTERM)
@@ -76,21 +77,19 @@ class Service:
 
 
 class Here(NamedTuple):
-    """The service for one request. `link` reaches the broker as the user whose request it is, and is the only way that
-    a route has to it.
-    """
+    """The service for one request. Routes reach the broker only by `link`, as the user of the request."""
 
     service: Service
     request: Request
 
     @property
     def identity(self) -> Identity:
-        """Who the request is from. Its router must have one of the dependencies below: a route without has no user."""
+        """The user of the request. Raises AttributeError if the router has none of the dependencies below."""
         found: Identity = self.request.state.identity
         return found
 
     async def is_let_in(self) -> bool:
-        """Whether the request would be let in now, too, as the same user with the same role."""
+        """True if the request would still be accepted now, as the same user with the same role."""
         try:
             return bool(await self.request.state.whose(self.request) == self.identity)
         except (Unauthenticated, UseridMismatch, StoreUnusable):
@@ -102,7 +101,7 @@ class Here(NamedTuple):
 
     @property
     def own_link(self) -> BrokerLink:
-        """For the few requests that the service makes as the owner itself (broker_link.OWN_TOPICS)."""
+        """The link for the few requests that the service makes as the owner (broker_link.OWN_TOPICS)."""
         return self.service.broker.link(None)
 
     @property
@@ -122,11 +121,11 @@ class Here(NamedTuple):
         return People(self.access, self.identity, self.settings.audit)
 
     def stream(self, pieces: AsyncIterator[bytes], media_type: str, headers: dict[str, str] | None = None) -> Stream:
-        """A response whose pieces come as they are there. Raises TooManyStreams."""
+        """A response that sends its pieces as they become available. Raises TooManyStreams."""
         return Stream(self.service.slots, self.identity.userid, self.is_let_in, pieces, media_type, headers)
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
-        """Service.launch, so that the tool's jobs are this user's."""
+        """Start a workflow tool whose jobs belong to this user. See Service.launch."""
         self.service.launch(command, {**environment, **self.identity.environment()}, directory)
 
 
@@ -139,14 +138,15 @@ def of(request: Request) -> Here:
 
 
 async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
-    """Set the user of the request, whom `whose` finds. Raises Unauthenticated."""
+    """Set the user of the request to the result of `whose`. Raises Unauthenticated."""
     request.state.identity = await whose(request)
     request.state.whose = whose
 
 
 async def by_header(request: Request) -> None:
-    """A router's dependency: the user is that of the header's token. A change is in the audit from here on. Raises
-    Unauthenticated, NotAudited, TooManyFailures.
+    """Router dependency: set the user by the header's token, and write a change's first line to the audit.
+
+    Raises Unauthenticated, NotAudited, TooManyFailures.
     """
     await let_in(request, of(request).access.of_header)
     if request.method not in SAFE_METHODS:
@@ -154,7 +154,10 @@ async def by_header(request: Request) -> None:
 
 
 async def by_cookie(request: Request) -> None:
-    """As `by_header`, by the cookie of the page. Changes need the token of the session's forms, else csrf.Forged."""
+    """Router dependency: as `by_header`, but by the cookie of the page.
+
+    Raises csrf.Forged for a change without the CSRF token of the session.
+    """
     await let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
@@ -162,7 +165,7 @@ async def by_cookie(request: Request) -> None:
 
 
 async def by_either(request: Request) -> None:
-    """As `by_header`, or as `by_cookie` for a request without the header."""
+    """Router dependency: `by_header` for a request with a header `Authorization`, else `by_cookie`."""
     if "authorization" in request.headers or not of(request).access.needed:
         await by_header(request)
     else:

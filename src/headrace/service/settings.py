@@ -15,12 +15,12 @@ _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 
 
 class SettingsError(ValueError):
-    """A setting has a value that it cannot have; the text is for users."""
+    """A setting has an invalid value. The text is for users."""
 
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-# Headers that browsers, clients and proxies set for their own purposes (RFC 9110, RFC 6265, RFC 7239, Fetch), and those
-# of this service.
+# Headers that browsers, clients and proxies set for their own purposes (RFC 9110, RFC 6265, RFC 7239, Fetch), and
+# headers that this service uses.
 _TAKEN = frozenset(
     (
         *("accept", "authorization", "cache-control", "connection", "cookie", "date", "dnt", "expect", "forwarded"),
@@ -32,16 +32,23 @@ _TAKEN = frozenset(
     )
 )
 _TAKEN_FAMILIES = ("accept-", "access-control-", "content-", "if-", "proxy-", "sec-")
-# Bytes of FLUX_SECRET_KEY below which its signatures can be guessed (RFC 7518 section 3.2 asks for 32).
+# With a FLUX_SECRET_KEY shorter than this, in bytes, signatures can be guessed (RFC 7518 section 3.2 asks for 32).
 SHORT_KEY = 14
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`auth` is `token` (one user, the owner of the service), `none`, `users` (those in `database`, by passwords),
-    `proxy` (those in `database`, by a proxy that has logged them in and names them in a header), or `pam` (those of
-    this machine, by PAM). `hosts` are the names by which the service may be called, empty for any. Defaults are those
-    of flux-restful-api.
+    """Settings of a service. The defaults are those of flux-restful-api.
+
+    `auth` is one of:
+
+    - `token`: the owner of the service is the only user, and needs a token.
+    - `none`: the owner is the only user, without a token.
+    - `users`: the users in `database`, by passwords.
+    - `proxy`: the users in `database`, logged in by a proxy that names them in a header.
+    - `pam`: the users of this machine, by PAM.
+
+    `hosts` are the host names that the service accepts, empty for any.
     """
 
     uri: str = ""
@@ -54,28 +61,28 @@ class Settings:
     # The file of the audit, "" for none.
     audit: str = ""
     hosts: frozenset[str] = frozenset()
-    # Whether requests come through a proxy, whose address is no user's.
+    # True if requests come through a proxy, so that their address is the proxy's.
     behind_proxy: bool = False
-    # Of the header that clients of flux-restful-api sign to get a token.
+    # For the header that clients of flux-restful-api sign to get a token.
     user: str = "fluxuser"
     password: str = ""
     secret_key: str = ""
     token_minutes: int = 600
-    # With None the instance is asked for its nodes and GPUs.
+    # None: the instance decides by the nodes and GPUs that it has.
     nodes: int | None = None
     gpus: bool | None = None
     shell_options: Mapping[str, Any] = field(default_factory=dict)
-    # Where jobs run that do not say where; "": in the home of their user, as the instance decides.
+    # The default working directory of jobs; "": the instance decides, by the home of the job's user.
     directory: str = field(default_factory=os.getcwd)
 
     @property
     def several(self) -> bool:
-        """Whether there may be other users than the owner."""
+        """True if there may be users other than the owner."""
         return self.auth in ("users", "proxy", "pam")
 
 
 def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts: frozenset[str]) -> Settings:
-    """Settings by the environment, where options do not say. Raises SettingsError."""
+    """Settings from the environment, for everything that options do not set. Raises SettingsError."""
     mode = environment.get("FLUX_SERVER_MODE") or "single-user"
     if mode not in ("single-user", "multi-user"):
         raise SettingsError(f"FLUX_SERVER_MODE is '{mode}', it must be single-user or multi-user")
@@ -84,7 +91,7 @@ def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts:
             raise SettingsError(f"FLUX_SERVER_MODE is 'multi-user', which --auth {auth} is not")
         auth = auth or "users"
     if not auth:
-        # The default is a token, as every user of this machine can reach a loopback address.
+        # The default is a token, because every user of this machine can reach a loopback address.
         auth = "none" if _switch(environment, "FLUX_REQUIRE_AUTH") is False else "token"
     return Settings(
         uri=uri,
@@ -101,7 +108,7 @@ def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts:
 
 
 def number(environment: Mapping[str, str], name: str) -> int | None:
-    """A positive number of the environment, None where it is not set. Raises SettingsError."""
+    """A positive number from the environment, None if it is not set. Raises SettingsError."""
     text = environment.get(name)
     if not text:
         return None
@@ -111,8 +118,9 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def proxy_header(name: str) -> str:
-    """The name of a header by which a proxy names users: a token (RFC 9110 section 5.6.2) that browsers and proxies
-    do not use otherwise. Raises SettingsError.
+    """Check the name of the header in which a proxy names users. Raises SettingsError.
+
+    It must be a token (RFC 9110 section 5.6.2), and no header that browsers or proxies use for other purposes.
     """
     if not _TOKEN.fullmatch(name):
         raise SettingsError(f"--proxy-header is '{name}', it must be the name of a header, such as X-Remote-User")
@@ -124,7 +132,7 @@ def proxy_header(name: str) -> str:
 
 
 def port(environment: Mapping[str, str]) -> int | None:
-    """The number of a port that PORT is, None where it is not set. Raises SettingsError."""
+    """The port number in PORT, None if it is not set. Raises SettingsError."""
     found = number(environment, "PORT")
     if found is not None and found >= 1 << 16:
         raise SettingsError(f"PORT is '{found}', it must be a number from 1 to 65535")
@@ -141,7 +149,7 @@ def _switch(environment: Mapping[str, str], name: str) -> bool | None:
 
 
 def _shell_options(text: str) -> dict[str, Any]:
-    """`-oNAME=VALUE ...`, in which -o may be left out."""
+    """Parse `-oNAME=VALUE ...`, in which -o is optional."""
     options = {}
     try:
         for word in shlex.split(text):

@@ -1,6 +1,6 @@
-"""What jobs did in a span of time, bin by bin: how many came, ended and were there, what they used, how they waited.
+"""Job statistics over a span of time, in bins: submissions, starts, ends, usage and wait times.
 
-Pure: from jobs as job-list describes them to numbers.
+Pure functions of job descriptions from job-list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from headrace.formats.spec.job_state import INACTIVE
 from headrace.wire.query.job_info import RESULTS
 
-# The attributes of job-list that a job must have.
+# The attributes of job-list that `statistics` needs.
 ATTRIBUTES = [
     *("state", "result", "queue", "ncores", "nnodes", "ntasks", "t_submit", "t_run", "t_cleanup", "t_inactive"),
 ]
@@ -20,20 +20,20 @@ _COUNTS = ("submitted", "started", "ended", *(name.lower() for name in RESULTS.v
 # Averages over a bin.
 _LEVELS = ("pending", "running", "cores", "nodes")
 
-# Part of a bin.
+# Rounding tolerance, as a fraction of a bin.
 _TRIFLE = 1e-6
 
 
 class _Bins:
-    """Sums over the bins of a span; spans of jobs are added in constant time by their ends."""
+    """Sums over the bins of a time span. A job's interval is added in constant time, by its two ends."""
 
     def __init__(self, begin: float, end: float, width: float) -> None:
         self.begin, self.end, self.width = begin, end, width
-        # Rounding may make a span a trifle longer than the bins that it has; there is no bin for a trifle.
+        # Rounding may make the span slightly longer than its bins. That must not add a bin.
         self.number = max(1, ceil((end - begin) / width - _TRIFLE))
         self.counts = {name: [0] * self.number for name in _COUNTS}
-        # A level is the sum of the steps up to a bin, for spans that fill it, and of the parts of spans that begin or
-        # end in it.
+        # The level of a bin is the sum of all steps up to the bin, for intervals that fill it, plus the parts of
+        # intervals that begin or end in it.
         self._steps = {name: [0.0] * (self.number + 1) for name in _LEVELS}
         self._parts = {name: [0.0] * self.number for name in _LEVELS}
 
@@ -45,7 +45,7 @@ class _Bins:
         return min(self.number - 1, int((when - self.begin) / self.width))
 
     def add(self, name: str, begin: float, end: float, weight: float) -> None:
-        """Something of this weight that was from `begin` to `end`."""
+        """Add an interval from `begin` to `end` with a weight, such as a number of cores."""
         begin, end = max(begin, self.begin), min(end, self.end)
         if end <= begin or not weight:
             return
@@ -63,29 +63,31 @@ class _Bins:
         found, level = [], 0.0
         for number in range(self.number):
             level += self._steps[name][number]
-            # The last bin may be shorter.
+            # The last bin may be shorter than the others.
             width = min(self.width, self.end - self.begin - number * self.width)
             found.append(round(level + self._parts[name][number] / width, 6))
         return found
 
 
 def statistics(jobs: Iterable[Mapping[str, Any]], begin: float, end: float, width: float, now: float) -> dict[str, Any]:
-    """Of jobs that were there from `begin` to `end` (seconds), in bins of `width` seconds: {from, to, bin, bins: [{t,
-    submitted, started, ended, completed, failed, canceled, timeout, pending, running, cores, nodes}], waits}, where the
-    first are numbers of jobs, the last four averages, and `waits` of jobs that started has {queue, size, count, median,
-    p90, max} for each queue and size (cores, up to the next power of two).
+    """Statistics of jobs from `begin` to `end` (seconds since the epoch), in bins of `width` seconds.
+
+    Returns {from, to, bin, bins, waits}. Each bin is {t, submitted, started, ended, completed, failed, canceled,
+    timeout, pending, running, cores, nodes}: numbers of jobs, except that the last four are averages over the bin.
+    `waits` has {queue, size, count, median, p90, max} for each queue and size, of jobs that started in the span; a size
+    is a number of cores, rounded up to a power of two.
     """
     bins = _Bins(begin, end, width)
     waits: dict[tuple[str, int], list[float]] = {}
     for job in jobs:
         submit, run = job["t_submit"], job.get("t_run")
-        gone = job.get("t_inactive")
-        stop = job.get("t_cleanup") or gone or now
+        inactive = job.get("t_inactive")
+        stop = job.get("t_cleanup") or inactive or now
         bins.count("submitted", submit)
         bins.count("started", run)
         if job["state"] == INACTIVE:
-            bins.count("ended", gone)
-            bins.count(RESULTS[job["result"]].lower(), gone)
+            bins.count("ended", inactive)
+            bins.count(RESULTS[job["result"]].lower(), inactive)
         bins.add("pending", submit, run or stop, 1)
         if run:
             bins.add("running", run, stop, 1)
@@ -104,7 +106,7 @@ def statistics(jobs: Iterable[Mapping[str, Any]], begin: float, end: float, widt
 
 
 def _spread(values: list[float]) -> dict[str, Any]:
-    """Of values in their order, at least one; percentiles are values that occurred (nearest rank)."""
+    """Count, median, p90 and maximum of sorted values, at least one. Percentiles are by nearest rank."""
 
     def rank(tenths: int) -> float:
         return values[ceil(len(values) * tenths / 10) - 1]

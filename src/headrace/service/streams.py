@@ -1,4 +1,4 @@
-"""Responses that are streamed: how many there may be, and their end when they cannot continue."""
+"""Streamed responses: how many may be open, and how they end when they cannot continue."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from headrace.service.middleware import Cut
 
 MOST_OF_USER = 64
 MOST = 1000
-# Seconds between two checks that the user may still follow.
+# Seconds between two checks that the user is still let in.
 CHECK_INTERVAL = 10.0
 
 
 class TooManyStreams(RuntimeError):
-    """A user, or all users together, have as many streams as they may; the text is for users."""
+    """A user, or all users together, have the maximum number of streams. The text is for users."""
 
 
 class Slots:
-    """The streams that are open, by user."""
+    """The number of open streams of each user."""
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
 
     def take(self, userid: int) -> None:
-        """Raises TooManyStreams."""
+        """Take a slot for a stream. Raises TooManyStreams."""
         if self._open[userid] >= MOST_OF_USER:
-            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, which is as many as a user may: end one")
+            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, the most that a user may have: end one")
         if self._open.total() >= MOST:
-            raise TooManyStreams(f"{MOST} streams are open, which is as many as there may be: try again later")
+            raise TooManyStreams(f"{MOST} streams are open, the most that the service allows: try again later")
         self._open[userid] += 1
 
     def give_back(self, userid: int) -> None:
@@ -44,8 +44,10 @@ class Slots:
 
 
 class Stream(StreamingResponse):
-    """A response that is sent in pieces as they become available. It holds a slot of its user until its end. It is cut
-    when `is_let_in` is False: the token was revoked or has expired, the user was removed, or the role has changed.
+    """A response that sends its pieces as they become available.
+
+    It holds a slot of its user until its end. It is cut when `is_let_in` is False: the token was revoked or has
+    expired, the user was removed, or the role has changed.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The jobspec that a request describes, by fields or as it is, and everything that is wrong with it.
+"""The jobspec of a request, built from fields or given as a whole, and all errors in the request.
 
-The fields are those of the options of jobs (`wire.query.job_options`), a command and a script. `/v2` has them as they
-are; `/v1` and the form of the page translate their own fields to them.
+The fields are the job options (`wire.query.job_options`), a command and a script. `/v2` uses them directly; `/v1` and
+the form of the page translate their own fields to them.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from headrace.wire.query.job_options import Option, Web
 from headrace.wire.query.submission import URGENCIES
 
 _VARIABLE = re.compile(r"[^=\0]+")
-# Where the shell puts a file of the jobspec (RFC 37).
+# Where the shell writes the file `script` of the jobspec (RFC 37).
 SCRIPT = "{{tmpdir}}/script"
-# Directories of programs where the owner's environment names none.
+# The PATH of a job if the owner's environment has none.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _LARGEST = (1 << 31) - 1
 _LIMIT_TEXT = "must be a length of time such as 90s, 30m or 1.5h, not"
 
 
 class Submission(NamedTuple):
-    """A job as it is to be submitted."""
+    """A job that is ready to be submitted."""
 
     jobspec: dict[str, Any]
     urgency: int
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a user's program: the user's variables and those that every program expects.
+    """Return the environment of a user's program: the given variables and those every program expects.
 
-    Nothing else of this process's environment is passed on, because it has secrets.
+    No other variable of this process is passed on, because its environment has secrets.
     """
     user = pwd.getpwuid(os.getuid())
     own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": os.environ.get("PATH", _PATH)}
@@ -49,7 +49,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def integer(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
-    """Return the reader of an integer of a JSON object."""
+    """Return a reader of integers in a JSON object."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -66,14 +66,14 @@ def truth(value: Any) -> bool:
 
 
 def named(value: Any) -> str:
-    """A text that is not empty."""
+    """A non-empty text."""
     if not checked_text(value):
         raise ValueError("must not be empty")
     return str(value)
 
 
 def _name(value: Any) -> str:
-    """A text that is not empty, of as many bytes as a jobspec's name may have."""
+    """A non-empty text that fits into a jobspec's name."""
     return _bounded(named(value), MAX_NAME)
 
 
@@ -97,7 +97,7 @@ def limit(value: Any) -> float:
         raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}") from None
     if isinstance(value, bool) or not seconds >= 0 or (seconds == math.inf and not isinstance(value, str)):
         raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}")
-    # RFC 14 has no infinite duration, which RFC 23 writes as inf or infinity; 0 means no limit.
+    # RFC 23 allows inf and infinity. A jobspec cannot have an infinite duration (RFC 14), where 0 means no limit.
     return 0.0 if seconds == math.inf else seconds
 
 
@@ -184,7 +184,7 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], Mapping[str, Any]]] = {
     job_options.ENVIRONMENT: (variables, {"type": "object", "additionalProperties": _TEXT}),
 }
 _COUNTS = {least: (integer(least), {"type": "integer", "minimum": least, "maximum": _LARGEST}) for least in (0, 1)}
-# The options of jobs that are fields, by the names that they have here.
+# The job options that have a field, by the field's name.
 OPTIONS = {option.web.name: option for option in job_options.OPTIONS if option.web is not None}
 _OPTION_FIELDS = {name: _field(option, option.web) for name, option in OPTIONS.items() if option.web is not None}
 URGENCY = _OPTION_FIELDS["urgency"]
@@ -195,7 +195,7 @@ FIELDS = (
         {"oneOf": [{"type": "array", "items": _TEXT, "minItems": 1}, _TEXT]},
         "The command and its arguments: a list, or a text that is split as a shell does",
     ),
-    Field("script", _script, _TEXT, "A script in the place of a command: its text, from #! on"),
+    Field("script", _script, _TEXT, "The text of a script, beginning with #!, in place of a command"),
     *_OPTION_FIELDS.values(),
 )
 JOBSPEC_FIELDS = (Field("jobspec", mapping, _OBJECT, "The whole jobspec (RFC 14), as it is"), URGENCY)
@@ -205,13 +205,13 @@ RESUBMIT_FIELDS = tuple(
 
 
 def read(given: Mapping[str, Any], settings: Settings) -> Submission:
-    """The job that a request's object describes. Raises BadFields."""
+    """Build the job that a request's JSON object describes. Raises BadFields."""
     if "jobspec" in given:
         values = pick(given, JOBSPEC_FIELDS)
         return Submission(values["jobspec"], values.get("urgency", URGENCIES["default"]))
     values = pick(given, FIELDS)
     nodes, tasks = values.get("nodes"), values.get("tasks")
-    # As with `flux submit`: nodes without a number of tasks are the job's alone.
+    # As with `flux submit`, nodes without a number of tasks are allocated exclusively.
     exclusive = values.get("exclusive", False) or bool(nodes and not tasks)
     problems = []
     if ("command" in values) == ("script" in values):
@@ -246,14 +246,14 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
 
 
 def resubmission(jobspec: dict[str, Any], given: Mapping[str, Any]) -> Submission:
-    """Return a job to submit again, changed by the fields of a request. Raises BadFields."""
+    """Return a job to resubmit, changed by the fields of a request. Raises BadFields."""
     values = pick(given, RESUBMIT_FIELDS)
     _change(jobspec, values)
     return Submission(jobspec, values.get("urgency", URGENCIES["default"]))
 
 
 def _change(jobspec: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the keys of the jobspec that single options set, then `attributes`."""
+    """Apply the options that set one jobspec key each, then the field `attributes`."""
     for name, option in OPTIONS.items():
         if option.sets and values.get(name, []) != []:
             jobspec_build.set_attribute(jobspec, f"attributes.system.{option.sets}", values[name])

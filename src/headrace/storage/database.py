@@ -1,8 +1,8 @@
-"""SQLite and PostgreSQL behind one interface: statements, transactions, and schemas that are numbered files.
+"""SQLite and PostgreSQL behind one interface: statements, transactions, and numbered schema files.
 
 Each store of Headrace (users of the service, history of the cluster queue) writes its own SQL, with parameters as
-`:name`, and has a folder of files such as `0001_jobs.sql`. The table `version` of a database has the numbers of the
-files that were applied to it, each in one transaction. Calls block; asyncio programs make them in a thread.
+`:name`, and has a folder of schema files such as `0001_jobs.sql`. Each file is applied in one transaction, and its
+number is recorded in the table `version`. Calls block; asyncio programs make them in a thread.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-# Seconds for which a connection is tried, and after which a server that does not answer counts as gone.
+# Seconds to wait for a connection, and after which a silent server counts as unreachable.
 _CONNECT_TIMEOUT = 10
 _SILENCE = 30
-# Seconds for which another process may lock SQLite's file.
+# Seconds to wait for another process's lock on an SQLite file.
 _LOCK_TIMEOUT = 30.0
 # PostgreSQL, "Error Codes": undefined_table.
 _UNDEFINED_TABLE = "42P01"
@@ -31,21 +31,24 @@ Row = Sequence[Any]
 
 
 class DatabaseError(Exception):
-    """A database that cannot be reached or used; another attempt may succeed."""
+    """The database cannot be reached or used. A retry may succeed."""
 
 
 class BadValue(DatabaseError):
-    """A value that the database rejects, at any attempt."""
+    """The database rejects a value. A retry would fail, too."""
 
 
 class Address(Struct, frozen=True):
-    """`url` is sqlite:PATH or postgresql://USER@HOST:PORT/NAME; `password_file` is read at each connection."""
+    """The address of a database: `url` is sqlite:PATH or postgresql://USER@HOST:PORT/NAME.
+
+    `password_file` is read at each connection.
+    """
 
     url: str
     password_file: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Check the address. Raises ValueError."""
         if self.url.startswith("sqlite:"):
             if not self.path:
                 raise ValueError(f"{self.url}: names no file: must be sqlite:PATH")
@@ -76,7 +79,10 @@ def migrations(folder: Path) -> list[Migration]:
 
 
 class Database:
-    """A connection. Raises DatabaseError. `style` is the driver's form of a parameter, "" where that is `:name`."""
+    """A connection to a database. All methods raise DatabaseError.
+
+    `style` is the driver's form of a parameter, as a replacement for the pattern `:(name)`; "" if it is `:name`.
+    """
 
     def __init__(self, connection: Any, errors: type[Exception], bad: tuple[type[Exception], ...], style: str) -> None:
         self._connection = connection
@@ -84,11 +90,11 @@ class Database:
         self._bad: tuple[type[Exception], ...] = (*bad, OverflowError)
         self._style = style
         self._texts: dict[str, str] = {}
-        # A process that ends makes its last writes while the thread of an earlier write may still be running.
+        # At shutdown, the last writes are made while the thread of an earlier write may still be running.
         self._lock = threading.RLock()
 
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> int:
-        """Run a statement; the number of rows that it has changed."""
+        """Run a statement and return the number of rows that it changed."""
         return int(self._run(sql, values).rowcount)
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Row]:
@@ -113,7 +119,10 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self, locked: bool = False) -> Iterator[None]:
-        """Apply all statements of a block, or none. In SQLite `locked` locks out other writers from the beginning."""
+        """Apply all statements of a block, or none.
+
+        With `locked`, SQLite locks out other writers from the beginning of the transaction.
+        """
         with self._lock:
             self.execute("BEGIN IMMEDIATE" if locked else "BEGIN")
             try:
@@ -130,12 +139,12 @@ class Database:
 
 
 def connect(address: Address) -> Database:
-    """Raises DatabaseError; ImportError where psycopg is needed and not installed."""
+    """Connect to a database. Raises DatabaseError, and ImportError if psycopg is needed but missing."""
     if not address.path:
         return _postgresql(address)
     database = sqlite(address.path, _LOCK_TIMEOUT)
     try:
-        # Others may read while it is written.
+        # With a write-ahead log, other processes can read while one writes.
         database.rows("PRAGMA journal_mode = WAL")
     except DatabaseError as exc:
         database.close()
@@ -144,8 +153,8 @@ def connect(address: Address) -> Database:
 
 
 def sqlite(file: str, seconds: float, uri: bool = False) -> Database:
-    """Open a path, or a `file:` URI. Statements wait `seconds` for others' locks. Raises DatabaseError."""
-    # Calls come from several threads, one after the other.
+    """Open a path or a `file:` URI. Statements wait `seconds` for others' locks. Raises DatabaseError."""
+    # Several threads use the connection, but only one at a time, so sqlite3's check of the thread is off.
     try:
         connection = sqlite3.connect(file, seconds, isolation_level=None, check_same_thread=False, uri=uri)
         connection.execute("PRAGMA foreign_keys = ON")
@@ -175,7 +184,7 @@ def _postgresql(address: Address) -> Database:
 
 
 def _password(file: str) -> str:
-    """Raises DatabaseError, OSError."""
+    """Read a password file. Raises DatabaseError, OSError."""
     try:
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except UnicodeDecodeError as exc:
@@ -183,7 +192,7 @@ def _password(file: str) -> str:
 
 
 def version_of(database: Database) -> int:
-    """The number of the last file of a schema that was applied to a database, 0 for none. Raises DatabaseError."""
+    """The number of the last schema file that was applied, 0 for none. Raises DatabaseError."""
     try:
         (row,) = database.rows("SELECT max(number) FROM version")
     except DatabaseError as exc:
@@ -194,12 +203,12 @@ def version_of(database: Database) -> int:
 
 
 def _lacks_table(error: BaseException | None) -> bool:
-    """Whether a statement failed because its table does not exist; SQLite has no code for that, only a text."""
+    """True if a statement failed because its table does not exist. SQLite reports this only as text."""
     return getattr(error, "sqlstate", "") == _UNDEFINED_TABLE or str(error).startswith("no such table")
 
 
 def migrate(database: Database, files: Sequence[Migration]) -> None:
-    """Bring a database to a schema. Raises DatabaseError, also for a database that is newer than the schema."""
+    """Apply the schema files that a database lacks. Raises DatabaseError, also if the database is newer."""
     newest = files[-1].number
     if require(database, at_most=newest) == newest:
         return
@@ -208,7 +217,7 @@ def migrate(database: Database, files: Sequence[Migration]) -> None:
     )
     for file in files:
         with database.transaction():
-            # Of two processes that migrate at the same time, the second waits here and then finds the file taken.
+            # If two processes migrate at the same time, the second waits here and then skips the applied file.
             taken = database.execute(
                 "INSERT INTO version (number, taken_at) VALUES (:number, :now) ON CONFLICT DO NOTHING",
                 {"number": file.number, "now": time.time()},
@@ -218,16 +227,19 @@ def migrate(database: Database, files: Sequence[Migration]) -> None:
 
 
 def require(database: Database, at_most: int) -> int:
-    """The version of a database's schema. Raises DatabaseError where it is newer than this program's."""
-    has = version_of(database)
-    if has > at_most:
+    """The version of a database's schema. Raises DatabaseError if it is newer than `at_most`."""
+    version = version_of(database)
+    if version > at_most:
         raise DatabaseError(
-            f"the database has version {has} of its schema, this program only {at_most}: it needs a newer one"
+            f"the database has version {version} of its schema, this program only {at_most}: it needs a newer one"
         )
-    return has
+    return version
 
 
 def _statements(sql: str) -> list[str]:
-    """The statements of a file; each ends at the end of a line, and no comment has the colon of a parameter."""
+    """Split a schema file into statements, each of which must end at the end of a line.
+
+    A comment must not have a `:name`, which would count as a parameter.
+    """
     lines = [line for line in sql.splitlines() if not line.lstrip().startswith("--")]
     return [one.strip() for one in "\n".join(lines).split(";\n") if one.strip(" \n;")]

@@ -1,1 +1,1 @@
-"""The pages for browsers. They work without scripts, load nothing from elsewhere, and have nothing inline."""
+"""The pages for browsers. They need no scripts, load nothing from other hosts and have nothing inline."""

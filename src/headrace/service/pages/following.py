@@ -1,6 +1,6 @@
-"""A job's output as its page shows it: until now, and from then on as server-sent events (HTML standard, section 9.2).
+"""A job's output for its page: the output so far, then server-sent events (HTML, section 9.2).
 
-The id of an event is the number of events of the output's log that were read, so that a browser that reconnects
+The id of a server-sent event is the number of events of the output log that were read, so a browser that reconnects
 continues there (`Last-Event-ID`).
 """
 
@@ -20,8 +20,9 @@ from headrace.service.pages.terminal import LONGEST_LINE, Run, Screen
 
 
 class Piece(NamedTuple):
-    """Output of one stream. A line that has not ended is a piece by itself, and `writer` names who may rewrite it: the
-    stream and the rank of a task; "" for lines that have ended.
+    """Output of one stream: complete lines, or one unfinished line.
+
+    `writer` is the stream and the task rank that may rewrite an unfinished line; "" for complete lines.
     """
 
     writer: str
@@ -36,14 +37,14 @@ class _Writer:
 
 
 class Writers:
-    """The screens of a job's writers: each stream of each task has lines of its own."""
+    """The screens of a job's writers. Each stream of each task is a writer with its own lines."""
 
     def __init__(self) -> None:
         self._writers: dict[str, _Writer] = {}
         self._skipped: dict[str, bytes] = {}
 
     def skip(self, part: Data) -> None:
-        """Pass over output that was shown before; of it, only the line that has not ended is kept."""
+        """Skip output that was shown before, but keep its unfinished line."""
         _, newline, line = (part.data or b"").rpartition(b"\n")
         kept = line if newline else self._skipped.get(_name(part), b"") + line
         if kept:
@@ -52,7 +53,7 @@ class Writers:
             self._skipped.pop(_name(part), None)
 
     def feed(self, part: Data) -> list[Run]:
-        """Take output; returns the lines that have ended with it."""
+        """Add output, and return the lines that it completed."""
         name = _name(part)
         writer = self._writers.setdefault(name, _Writer())
         if name in self._skipped:
@@ -63,7 +64,7 @@ class Writers:
         return done
 
     def line(self, name: str) -> list[Run]:
-        """The line of a writer that has not ended."""
+        """The unfinished line of a writer."""
         writer = self._writers.get(name)
         return writer.screen.line() if writer else []
 
@@ -76,12 +77,10 @@ def _name(part: Data) -> str:
 
 
 def pieces(parts: Iterable[Data]) -> list[Piece]:
-    """Output as far as it was written. Lines that ended come in their order; a line that has not ended stands where it
-    began.
-    """
+    """The pieces of output so far. An unfinished line is placed where it began."""
     writers = Writers()
     found: list[Piece] = []
-    # By writer, the index of its line that has not ended.
+    # By writer, the index in `found` of its unfinished line.
     places: dict[str, int] = {}
     for part in parts:
         name, done = _name(part), writers.feed(part)
@@ -107,9 +106,10 @@ def _joined(runs: list[Run]) -> list[Run]:
 
 
 async def events(link: BrokerLink, id: int, read: int) -> AsyncIterator[bytes]:
-    """What a job writes after `read` events of its log, until its output ends. `done` of an event are lines that have
-    ended, and `line` is the line of this writer that has not, which takes the place of the one before. Raises OSError,
-    BadOutput.
+    """Server-sent events of a job's output after `read` events of its log, until the output ends.
+
+    In an event, `done` has the completed lines, and `line` the writer's unfinished line, which replaces the previous
+    one. Raises OSError, BadOutput.
     """
     writers = Writers()
     number = 0

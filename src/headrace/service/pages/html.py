@@ -1,4 +1,4 @@
-"""How a page is made: a template, filled, with what every page shows."""
+"""Rendering of pages: a template, with the values that every page needs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ _templates.filters.update(moment=view.moment, machine_moment=view.machine_moment
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """A template of `templates/` with these values; `forms` is the token that forms of this session hold."""
+    """Render a template of `templates/` with these values.
+
+    The template also gets the CSRF token for its forms as `forms`.
+    """
     here = service.of(request)
     identity = getattr(request.state, "identity", None)
     text = _templates.get_template(template).render(
         instance=here.uri,
-        # A page for somebody who has not logged in has neither the navigation nor the address of the instance.
+        # Before the login, a page has neither the navigation nor the address of the instance.
         is_let_in=identity is not None,
         user=identity if here.access.accounts.several else None,
         logs_out=identity is not None and here.access.has_sessions,
@@ -45,7 +48,10 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 
 async def changes(request: Request) -> dict[str, str]:
-    """The fields of a form that changes something, of several with one name the last. Raises csrf.Forged."""
+    """The fields of a form that changes something. Raises csrf.Forged.
+
+    If several fields have the same name, the last one counts.
+    """
     found = {name: value for name, value in (await request.form()).multi_items() if isinstance(value, str)}
     csrf.check(request, found.pop(csrf.FIELD, None))
     return found

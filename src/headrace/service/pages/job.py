@@ -1,4 +1,4 @@
-"""The page of a job: its life, why it waits, what it wrote, what it asked for and has, and what can be done with it."""
+"""The page of a job: events, reason for waiting, output, requested and allocated resources, actions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headrace.service.pages import following, html, job_view, output_search
 
 # The signals that a form may send to the tasks of a job.
 SIGNALS = ("SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
-# Bytes of output that the page shows: its end.
+# The page shows at most this many bytes of output, from its end.
 SHOWN = 128 << 10
-# Bytes of output that are searched at a time.
+# Bytes of output that are searched before other requests get a turn.
 _TURN = 1 << 20
 _FIELDS = (Field("find", checked_text), Field("said", choice(job_view.SAID)))
-# Events of the output's log that the page has.
+# `read` is the number of events of the output log that the page has.
 _FOLLOW_FIELDS = (Field("read", whole_number(0, (1 << 53) - 1)),)
 
 router = APIRouter()
@@ -46,19 +46,19 @@ async def show(request: Request, id: str) -> Response:
             search.add(part)
             if search.read > turn:
                 turn += _TURN
-                # Others are answered meanwhile.
+                # Let the loop answer other requests.
                 await asyncio.sleep(0)
         search.finish()
     except jobs.BadOutput as exc:
         problem = str(exc)
     except OSError as exc:
-        # That of a running job comes in one piece, which has a limit.
+        # The output of a running job comes in one piece, which has a size limit.
         if exc.errno != errno.EFBIG:
             raise
         problem = str(exc.strerror)
     said = chosen.get("said", "")
     if said == "submitted" and job_view.has_failed(raw):
-        # A note of success does not stand above a failure.
+        # "The job is submitted" would mislead on the page of a failed job.
         said = ""
     return html.page(
         request,
@@ -75,7 +75,7 @@ async def show(request: Request, id: str) -> Response:
 
 @router.get("/jobs/{id}/output.txt")
 async def download(request: Request, id: str) -> Response:
-    """All that a job that has ended has written; of another, what it has written until now."""
+    """The whole output of an ended job; the output so far of any other job."""
     of_query(request, ())
     here, number = service.of(request), jobs.read_id(id)
     job = await jobs.readable(here.link, number)
@@ -90,7 +90,7 @@ async def follow(request: Request, id: str) -> Response:
     read = of_query(request, _FOLLOW_FIELDS).get("read", 0)
     here, number = service.of(request), jobs.read_id(id)
     await jobs.readable(here.link, number)
-    # A browser that was cut off asks for the same address again.
+    # A browser that reconnects requests the same address again, with Last-Event-ID.
     last = request.headers.get("last-event-id", "")
     if last.isascii() and last.isdigit() and len(last) < 16:
         read = int(last)
@@ -120,5 +120,5 @@ async def kill(request: Request, id: str) -> Response:
 
 
 def _back(id: str, said: str) -> Response:
-    """The job's page, with a sentence on what was done."""
+    """Redirect to the job's page, with a sentence about the result."""
     return RedirectResponse(f"/jobs/{jobid.encode(jobs.read_id(id), 'f58plain')}?said={said}", 303)

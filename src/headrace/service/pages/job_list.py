@@ -1,4 +1,7 @@
-"""The list of jobs: filters and order are in the address, 50 rows on a page. Equal jobs of one submission are a row."""
+"""The list of jobs: filters and order are in the address, and a page has 50 rows.
+
+Equal jobs of one submission are folded into one row.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 
 PER_PAGE = 50
-# The most jobs that are read for a page: those among which a part of a name is sought, and which are put in order.
+# The maximum number of jobs that are read for a page, to search a part of a name or to sort.
 MOST_READ = 5000
-# The choices of the filter by state: the names that `flux jobs --filter` takes, and what people call them.
+# The choices of the filter by state: the names of `flux jobs --filter`, and their labels.
 STATES = {
     **{"pending": "waiting (pending)", "running": "running", "inactive": "ended (inactive)", "completed": "completed"},
     **{"failed": "failed", "canceled": "canceled", "timeout": "timeout"},
@@ -30,7 +33,7 @@ _FILTERS = ("state", "user", "name", "queue")
 
 
 class Column(NamedTuple):
-    """A column of the list; `sort` is its name in addresses, "" where the list is not put in its order."""
+    """A column of the list. `sort` is its name in addresses, "" if the list cannot be sorted by it."""
 
     label: str
     sort: str = ""
@@ -57,16 +60,16 @@ _FIELDS = (
     Field("state", optional(choice(tuple(STATES)))),
     *(Field(name, checked_text) for name in ("user", "name", "queue")),
     Field("sort", optional(choice(SORTS))),
-    # A job whose row of equal jobs is open.
+    # The id of a job whose folded row is open.
     Field("open", checked_text),
     Field("page", whole_number(1, 99_999)),
-    # How many were cancelled by the form whose answer leads here.
+    # How many jobs were cancelled by the form that redirected here.
     Field("cancelled", whole_number(0, MOST_READ)),
 )
 
-# Equal jobs of one submission are folded into a row: the fewest, and the most that an opened row shows.
+# The fewest equal jobs of a submission that are folded into one row, and the most jobs that an opened row shows.
 FEWEST_FOLDED, MOST_OPENED = 3, 200
-# Seconds within which the jobs of one submission come, and the attributes that they have in common.
+# Jobs count as one submission if they were submitted within so many seconds and have the same values of _EQUAL.
 _TOGETHER = 60.0
 _EQUAL = ("name", "userid", "queue", "ntasks", "nnodes", "duration", "urgency", "state", "result")
 
@@ -104,7 +107,7 @@ async def list_jobs(request: Request) -> Response:
         columns=COLUMNS,
         sorted_by=sorted_by,
         entries=opened(entries[(number - 1) * PER_PAGE : number * PER_PAGE], open_id),
-        # A list for which many jobs are read is loaded again less often.
+        # A list for which many jobs are read is reloaded less often.
         seconds=15 if chosen["name"] or sort else 3,
         newer=urlencode({**rest, "page": number - 1}) if number > 1 else "",
         older=urlencode({**rest, "page": number + 1}) if len(entries) > number * PER_PAGE else "",
@@ -113,7 +116,7 @@ async def list_jobs(request: Request) -> Response:
 
 
 async def _entries(request: Request, chosen: dict[str, str], sort: str, most: int) -> list[Entry]:
-    """`most` rows and more, where there are as many. Raises QueryError."""
+    """More than `most` rows of the list, if there are as many. Raises QueryError."""
     query = Query(count=MOST_READ if chosen["name"] or sort else most + 1)
     _restrict(query, chosen)
     while True:
@@ -127,14 +130,15 @@ async def _entries(request: Request, chosen: dict[str, str], sort: str, most: in
         entries = fold(found)
         if len(entries) > most or len(raws) < query.count or query.count >= max(MOST_READ, most + 1):
             return entries
-        # Folded jobs take the place of others.
+        # Folding has left too few rows, so more jobs are read.
         query.count = max(min(4 * query.count, MOST_READ), most + 1)
 
 
 @router.post("/jobs/cancel")
 async def cancel(request: Request) -> Response:
-    """Ask whether to cancel the chosen jobs; with the field `sure` cancel them, and return to the list, whose filters
-    are in the address.
+    """Ask whether to cancel the chosen jobs. With the field `sure`, cancel them and return to the list.
+
+    The filters of the list are in the address.
     """
     asked = of_query(request, _FIELDS)
     form = await request.form()
@@ -148,14 +152,14 @@ async def cancel(request: Request) -> Response:
         try:
             await jobs.cancel(service.of(request).link, jobs.read_id(text))
         except (jobs.JobHasEnded, jobs.NoSuchJob, PermissionError):
-            # PermissionError: another user's job is like one that does not exist.
+            # PermissionError: another user's job is treated like a job that does not exist.
             continue
         done += 1
     return RedirectResponse(f"/jobs?{urlencode({**here, 'cancelled': done})}", 303)
 
 
 def _said(cancelled: int | None) -> str:
-    """The sentence on how many jobs were cancelled, "" where none were chosen."""
+    """A sentence with the number of cancelled jobs, "" for None."""
     if cancelled is None:
         return ""
     return "One job is requested to end." if cancelled == 1 else f"{cancelled} jobs are requested to end."
@@ -171,7 +175,7 @@ def _restrict(query: Query, chosen: dict[str, str]) -> None:
 
 
 class Entry(NamedTuple):
-    """A row of the listing: one job, or several equal ones, which is shown as the first of them."""
+    """A row of the list: one job, or several equal jobs, of which the first is shown."""
 
     rows: list[view.Row]
     is_open: bool = False
@@ -182,9 +186,12 @@ class Entry(NamedTuple):
 
 
 def fold(listed: Iterable[tuple[dict[str, Any], view.Row]]) -> list[Entry]:
-    """The entries of these jobs, as job-list describes them and as they are shown, in the order of their first jobs."""
+    """Fold jobs into entries, in the order of each entry's first job.
+
+    Each job is given as job-list describes it and as a row.
+    """
     groups: list[list[view.Row]] = []
-    # By what jobs of a submission have in common: when the first was submitted, and the group.
+    # By the values of _EQUAL: when the first job of the group was submitted, and the group.
     known: dict[tuple[Any, ...], tuple[float, list[view.Row]]] = {}
     for raw, row in listed:
         key = tuple(raw.get(name) for name in _EQUAL)
@@ -202,7 +209,7 @@ def fold(listed: Iterable[tuple[dict[str, Any], view.Row]]) -> list[Entry]:
 
 
 def opened(entries: Iterable[Entry], id: str) -> list[Entry]:
-    """The entries; the folded one that has the job with this id (Row.plain_id) is followed by its jobs."""
+    """The entries, with the jobs of the folded entry that has the job `id` (Row.plain_id) after it."""
     found = []
     for entry in entries:
         if len(entry.rows) > 1 and id in entry.ids:

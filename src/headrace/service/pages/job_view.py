@@ -1,4 +1,4 @@
-"""What the page of a job shows, from what job-list, the eventlog, the jobspec and R say of it."""
+"""The contents of a job's page, from job-list, the eventlog, the jobspec and R."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.formats.spec.wait_status import how_ended
 from headrace.service.pages import following, view
 from headrace.wire.query.job_info import JobInfo
 
-# After a form, the address of the next page has one of these words as `said`, and the page shows its sentence.
+# After a form, the address of the next page has one of these words as `said`. The page shows the sentence.
 SAID = {
     "cancelled": "The job is requested to end.",
     "signalled": "The signal was sent to all tasks.",
     "ended": "The job has ended, so nothing was done.",
     "submitted": "The job is submitted.",
 }
-# Events of the main eventlog in words (RFC 21); an event that is not here is shown by its name.
+# Events of the main eventlog in words (RFC 21). Any other event is shown by its name.
 _MEANINGS = {
     "submit": "submitted",
     "validate": "accepted",
@@ -52,7 +52,7 @@ _MEANINGS = {
 
 
 class Step(NamedTuple):
-    """An event of a job: seconds since the epoch, and since the job was submitted."""
+    """An event of a job. `when` is in seconds since the epoch, `after` in seconds since the submission."""
 
     name: str
     meaning: str
@@ -67,7 +67,7 @@ class Fact(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A node of a job with the ids of cores and GPUs that it has there."""
+    """A node of a job, with the ids of the cores and GPUs that the job has there."""
 
     rank: int
     name: str
@@ -76,7 +76,7 @@ class Host(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The end of what a job wrote: `skipped` bytes came before it; `events` of its log were read."""
+    """The end of a job's output. `skipped` bytes came before it; `events` of the output log were read."""
 
     pieces: list[following.Piece]
     skipped: int
@@ -108,7 +108,10 @@ def has_failed(raw: Mapping[str, Any]) -> bool:
 
 
 def job(raw: dict[str, Any], stored: Mapping[str, Any], now: float) -> Job:
-    """`raw` is what job-list says of a job, `stored` its eventlog, jobspec, J and, if it has run, R (jobs.lookup)."""
+    """The contents of a job's page.
+
+    `raw` is the job from job-list. `stored` has its eventlog, jobspec, J and, if it has started, R (jobs.lookup).
+    """
     jobspec = stored["jobspec"]
     system = jobspec.get("attributes", {}).get("system", {})
     submitted = stored["J"].get("attributes", {}).get("system", {})
@@ -177,7 +180,7 @@ def _short(value: Any) -> str:
 
 
 def _asked(raw: Mapping[str, Any], system: Mapping[str, Any]) -> list[Fact]:
-    """What the job asked for, as far as it is known; a value of 0 or "" is left out."""
+    """The known parts of the job's request. Values of None and "" are omitted."""
     limit = raw.get("duration")
     known = (
         ("Nodes", raw.get("nnodes")),
@@ -196,7 +199,7 @@ def _asked(raw: Mapping[str, Any], system: Mapping[str, Any]) -> list[Fact]:
 
 
 def script(system: Mapping[str, Any]) -> str:
-    """The script of a batch job, which is among its files (RFC 37)."""
+    """The script of a batch job, from the files of its jobspec (RFC 37); "" if it has none."""
     entry = (system.get("files") or {}).get("script")
     if not isinstance(entry, dict) or entry.get("encoding", "utf-8") != "utf-8":
         return ""
@@ -212,7 +215,7 @@ def _hosts(r: Any) -> list[Host]:
 
 
 class Tail:
-    """The last `most` bytes of what was written, whatever was added before."""
+    """The last `most` bytes of a job's output."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -230,7 +233,7 @@ class Tail:
                 self._drop(len(self._kept.popleft().data or b""))
 
     def output(self) -> Output:
-        """What is kept, as a terminal would show it."""
+        """The kept output, as a terminal would show it."""
         if self._size > self._most:
             part = self._kept.popleft()
             beyond = self._size - self._most

@@ -1,4 +1,4 @@
-"""Logging in and out: by the one-time address that was printed, or by name and password."""
+"""Login and logout: by the printed one-time address, or by name and password."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.service.users.credential import Identity, owner
 from headrace.service.users.userids import UseridMismatch
 
 _FIRST = "/jobs"
-# A path of this service: `//host` is another one, and for browsers so are paths with `\\` or with control characters.
+# A path of this service. `//host` leads to another host, and for browsers so may `\\` and control characters.
 _OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]*")
 
 
@@ -35,14 +35,14 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_coo
 
 @public.get("/login")
 async def show(request: Request) -> Response:
-    """Take the one-time token of the address that was printed, for a cookie; or show the form."""
+    """Exchange the one-time token in the address for a cookie, or show the login form."""
     chosen = of_query(request, _FIELDS)
     access = service.of(request).access
     if access.accounts.logs_in:
         return _form(request, chosen.get("next", _FIRST))
     if access.logins.use_up(chosen.get("token", "")):
         return _logged_in(request, owner(), _FIRST)
-    # A browser that has the cookie already may open the one-time address again.
+    # A browser that already has the cookie may open the one-time address again.
     await access.of_cookie(request)
     return RedirectResponse(_FIRST, 303)
 
@@ -76,7 +76,7 @@ async def log_out(request: Request) -> Response:
 
 
 def to_form(request: Request) -> Response:
-    """To the form, and from there to the page that was asked for."""
+    """Redirect to the login form, which leads back to the requested page."""
     url = request.url
     next = url.path + (f"?{url.query}" if url.query else "")
     return RedirectResponse("/login" + (f"?{urlencode({'next': next})}" if _OWN_PATH.fullmatch(next) else ""), 303)

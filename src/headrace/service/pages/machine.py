@@ -1,4 +1,4 @@
-"""The page of the machine: each node with what is used of it, who runs there, and why it is not used."""
+"""The page of the machine: each node with its usage, its running jobs, and why it is drained."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from headrace.wire.query.listing import Query
 
 # Nodes on a page.
 PER_PAGE = 500
-# Running jobs that are looked for on nodes.
+# The maximum number of running jobs that are shown on nodes.
 _MOST_JOBS = 10_000
 _SHAPES = {"free": "○", "partly used": "◐", "full": "●", "draining": "◍", "drained": "⊘", "excluded": "⊖", "down": "✖"}
-# Links and reloads of the page have a state also where none was chosen.
+# Links and reloads of the page have a `state` even if none was chosen; it is then empty.
 _FIELDS = (Field("state", optional(choice(_SHAPES))), Field("page", whole_number(1, 99_999)))
 
 router = APIRouter()

@@ -1,6 +1,6 @@
-"""Searching a text in what a job wrote, piece by piece, so that output of any length costs little memory.
+"""Text search in a job's output, piece by piece, so that long output needs little memory.
 
-Lines are those of each stream. A text is plain text; upper and lower case are the same.
+Each stream has its own lines. The search is for plain text and ignores case.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from headrace.formats.spec.stdio import Data
 from headrace.service.pages import terminal
 
-# Lines that are shown, and bytes that are gone through for them.
+# The maximum number of lines that are shown, and of bytes that are searched.
 MOST_FOUND = 100
 MOST_READ = 256 << 20
-# Characters of the text that is sought.
+# The maximum length of the search text, in characters.
 LONGEST_TEXT = 200
-# Characters that are shown before and after the text; those without a line end that count as a line.
+# Characters that are shown before and after a match. A longer text without a line end counts as a line.
 _AROUND = 100
 _LONGEST_LINE = 1 << 16
 
 
 class Found(NamedTuple):
-    """A line with the text, cut where it is long; `number` is that of the line in its stream, from 1 on."""
+    """A line with a match, shortened if it is long. `number` is its number in its stream, from 1."""
 
     stream: str
     number: int
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class _Stream:
-    """What has come of one stream, and is not gone through as its line has not ended."""
+    """The unfinished line of one stream, which is not searched yet, and the number of lines before."""
 
     def __init__(self) -> None:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -42,8 +42,9 @@ class _Stream:
 
 
 class Search:
-    """A search that is given the output in order. `found` has the first MOST_FOUND lines; `more` says that there are
-    more, or that not all was gone through.
+    """A search that gets the output in order.
+
+    `found` has the first MOST_FOUND lines. `more` is True if there are more, or if not all output was searched.
     """
 
     def __init__(self, text: str) -> None:
@@ -56,7 +57,7 @@ class Search:
 
     @property
     def ended(self) -> bool:
-        """Whether more output would change nothing."""
+        """True if more output would not change the result."""
         return self.more or not self.text
 
     def add(self, part: Data) -> None:
@@ -75,13 +76,13 @@ class Search:
         self._look(part.stream, stream, text[:end])
 
     def finish(self) -> None:
-        """Go through lines that have not ended."""
+        """Search the unfinished lines."""
         for name, stream in self._streams.items():
             rest, stream.rest = stream.rest, ""
             self._look(name, stream, rest)
 
     def _look(self, name: str, stream: _Stream, text: str) -> None:
-        # Changes of colour may stand within the text that is sought.
+        # Control sequences are removed first, because a change of colour may be within the text.
         text = terminal.without_controls(text)
         counted = at = 0
         while match := self._pattern.search(text, at):
@@ -104,6 +105,6 @@ class Search:
                     after + ("…" if last - end > _AROUND else ""),
                 )
             )
-            # A line is shown once.
+            # A line is shown once, however many matches it has.
             at = last
         stream.lines += text.count("\n", counted)

@@ -1,4 +1,4 @@
-"""The page of people: a user's tokens and audit; for administrators the users, and tokens and audit of all."""
+"""The page of people: the user's tokens and audit; for administrators all users, tokens and audit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.service.pages import html
 from headrace.service.people import NoAudit
 from headrace.service.store import StoreError
 
-# Lines of a table; scripts read all by /v2.
+# The maximum number of rows in a table. Scripts get all rows from /v2.
 SHOWN = 100
 _SAID = {
     "revoked": "The token is revoked.",
@@ -22,7 +22,7 @@ _SAID = {
     "removed": "The user is removed.",
     "changed": "The user is changed.",
 }
-# `before` is a byte of the audit's file.
+# `before` is an offset in the audit's file.
 _FIELDS = (Field("before", whole_number(0, (1 << 53) - 1)), Field("said", choice(_SAID)))
 
 router = APIRouter()
@@ -35,7 +35,7 @@ async def show(request: Request) -> Response:
 
 @router.post("/people/tokens")
 async def issue(request: Request) -> Response:
-    """Make a token, and show it on the page that answers: it is in no address and on no other page."""
+    """Issue a token and show it in the response only. It is in no address and on no other page."""
     form = await html.changes(request)
     text = form.get("minutes", "").strip()
     if text and not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
@@ -65,7 +65,7 @@ async def add(request: Request) -> Response:
 
 @router.post("/people/users/{name}/change")
 async def change(request: Request, name: str) -> Response:
-    """A new password, or another role: `admin` is yes or no."""
+    """Change the password or the role. `admin` is yes or no."""
     form = await html.changes(request)
     role = form.get("admin")
     if role not in (None, "yes", "no"):
@@ -88,7 +88,7 @@ def _back(said: str) -> Response:
 
 
 def _wrong(request: Request, exc: StoreError) -> Response:
-    """The page with what is wrong."""
+    """The page with an error message."""
     return _page(request, str(exc), problems.of(exc).status)
 
 
@@ -100,7 +100,7 @@ def _page(
     before: int | None = None,
     said: str = "",
 ) -> Response:
-    """`before` and `said` are those of the address."""
+    """Render the page. `before` and `said` are from the address."""
     here = service.of(request)
     lines: list[dict[str, Any]] = []
     older, no_audit = 0, ""

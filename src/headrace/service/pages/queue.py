@@ -1,4 +1,4 @@
-"""The page of the queues: whether they are open, and which jobs wait, in the order in which they are looked at."""
+"""The page of the queues: their states, and pending jobs in the order of the scheduler."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from headrace.service.pages import html, view
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 
-# Waiting jobs that are shown, those that are looked at first.
+# The maximum number of pending jobs that are shown, from the front of the order.
 SHOWN = 200
 
 router = APIRouter()
 
 
 class Place(NamedTuple):
-    """A waiting job: `number` is its place in its queue, in which others may wait that this user does not see; `start`
-    is when it is expected to start, in seconds since the epoch. Both are 0 if they are not known.
+    """A pending job in its queue.
+
+    `number` is its position, which also counts jobs that this user cannot see. `start` is its expected start in
+    seconds since the epoch. Both are 0 if unknown.
     """
 
     number: int
@@ -36,7 +38,10 @@ class Place(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """`name` is "" for the queue of an instance without queues; `sizes` are nodes, cores and GPUs: free, of all."""
+    """A queue with its pending jobs. `name` is "" in an instance without named queues.
+
+    `sizes` has the free and the total number of nodes, cores and GPUs.
+    """
 
     name: str
     enabled: bool

@@ -1,4 +1,4 @@
-"""The routes of the pages: who may see them, and the pages of what went wrong."""
+"""The routes of the pages, with authentication and error pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ static = html.static
 
 
 async def answer(request: Request, exc: Exception) -> Response:
-    """The page for a problem; that to log in for one who may."""
+    """The error page for an exception; the login form if logging in can help."""
     if not hasattr(request.state, "identity") and not isinstance(exc, Unauthenticated):
         # The path has no route, or a public one, so the user of the request has not been looked up.
         with contextlib.suppress(Unauthenticated):

@@ -1,4 +1,4 @@
-"""The page of statistics: what jobs did in the last hour to the last quarter, as charts and as numbers."""
+"""The page of statistics: jobs of the last hour to the last 90 days, as charts and as numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.service.statistics import ATTRIBUTES, statistics
 from headrace.wire.query.resource_sets import Given, SchedulerResources
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-# Spans by name: seconds, seconds of a bin, and how long a bin is in words.
+# Spans by name: seconds of the span, seconds of a bin, and the length of a bin in words.
 SPANS = {
     "1h": (_HOUR, _MINUTE, "a minute"),
     "6h": (6 * _HOUR, 5 * _MINUTE, "5 minutes"),
@@ -37,7 +37,7 @@ router = APIRouter()
 
 
 class Figure(NamedTuple):
-    """A chart, and its numbers as a table: the names of the columns, and rows whose first cell is their name."""
+    """A chart, and its numbers as a table. The first cell of a row is the name of the row."""
 
     title: str
     svg: str
@@ -75,7 +75,7 @@ async def charts_css(request: Request) -> Response:
 
 
 def _begin(begin: float, width: float) -> float:
-    """The begin of the bin that this time is in, where bins begin at midnight of the zone of the service."""
+    """The start of the bin with this time. Bins are aligned to midnight in the service's time zone."""
     offset = time.localtime(begin).tm_gmtoff
     return (begin + offset) // width * width - offset
 
@@ -97,7 +97,7 @@ def facts(found: dict[str, Any], cores: int) -> list[Fact]:
 
 
 def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Figure]:
-    """The charts of what `statistics` has found, on a machine of so many cores and nodes."""
+    """The charts of `found`, a result of `statistics`, on a machine with so many cores and nodes."""
     mean = view.amount(_mean(found, "cores"))
     most = {name: view.amount(max(row[name] for row in found["bins"])) for name in ("cores", "running", "pending")}
     about = f"Of {cores} cores {mean} were in use on average, {most['cores']} at most."
@@ -139,8 +139,9 @@ def _over_time(
     units: str = "",
     stacked: bool = True,
 ) -> Figure:
-    """Values over the bins, which are as wide as the time that they are for. `label` is that of their axis, and columns
-    of the table have `units` behind their names.
+    """A chart of values over the bins. `label` is the label of the value axis.
+
+    `units` is appended to the names of the table's columns.
     """
     draw = chart.area if stacked else chart.line
     ends = [*(row["t"] for row in found["bins"][1:]), found["to"]]
@@ -157,7 +158,10 @@ def _over_time(
 
 
 def _waits(waits: list[dict[str, Any]]) -> Figure:
-    """The median wait by size, a bar for each queue: of the queues with the most jobs, as many as there are colours."""
+    """The median wait by size, with a bar for each queue.
+
+    The chart has the queues with the most jobs, as many as there are colours.
+    """
     counts: dict[str, int] = {}
     for one in waits:
         counts[one["queue"]] = counts.get(one["queue"], 0) + one["count"]
@@ -194,7 +198,7 @@ def _in_words(amount: str) -> str:
 
 
 def _mean(found: dict[str, Any], name: str) -> float:
-    """The average of a level over the span; the last bin may be shorter."""
+    """The average of a level over the span, weighted because the last bin may be shorter."""
     total = sum(row[name] * min(found["bin"], found["to"] - row["t"]) for row in found["bins"])
     mean: float = total / (found["to"] - found["from"])
     return mean

@@ -1,6 +1,6 @@
-"""The form that submits a job: from its texts to the fields of a submission, and from the jobspec of a job to texts.
+"""The form that submits a job: from its texts to a submission, and from a jobspec back to its texts.
 
-Its fields are the options of `wire.query.job_options` that have a label, a command and a script.
+Its fields are a command, a script, and the options of `wire.query.job_options` that have a label.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headrace.service.submission import OPTIONS
 from headrace.wire.query import job_options
 from headrace.wire.query.job_options import Option, Web
 
-# The fields of several lines.
+# The kinds of options whose fields have several lines.
 AREAS = (job_options.DEPENDENCIES, job_options.ENVIRONMENT)
-# The order of the form; options that are not named here follow, and fields of several lines are last.
+# The order of the form's fields. Other options follow; fields with several lines are last.
 _ORDER = (
     *("name", "nodes", "tasks", "cores_per_task", "gpus_per_task", "duration", "queue", "urgency", "cwd", "exclusive"),
     *("dependencies", "env"),
@@ -45,17 +45,17 @@ _PLAIN_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
 
 class Read(NamedTuple):
-    """A form that was read: the job, None if something is wrong, and what is wrong by field."""
+    """The result of reading a form: the job, None if there are errors, and the errors by field."""
 
     job: submission.Submission | None
     problems: dict[str, str]
 
 
 def read(form: Mapping[str, str], settings: Settings) -> Read:
-    """The job of a form."""
+    """Read a form."""
     given: dict[str, Any] = {}
-    what = "script" if form.get("kind") == "script" else "command"
-    given[what] = _lines(form.get(what, ""))
+    program = "script" if form.get("kind") == "script" else "command"
+    given[program] = _lines(form.get(program, ""))
     for option, web in FIELDS:
         text = form.get(web.name, "").strip()
         if text and option.kind != job_options.ENVIRONMENT:
@@ -73,11 +73,11 @@ def read(form: Mapping[str, str], settings: Settings) -> Read:
 
 
 def _value(kind: str, text: str) -> Any:
-    """Return the JSON value of a field's text. A text that is no value of its kind is kept, and refused later."""
+    """Return the JSON value of a field's text. An invalid text is kept, and rejected later."""
     if kind in (job_options.COUNT, job_options.URGENCY):
         return int(text) if _DIGITS.fullmatch(text) else text
     if kind == job_options.LIMIT:
-        # A number alone counts minutes, as for `flux submit --time-limit`.
+        # A plain number is in minutes, as for `flux submit --time-limit`.
         return f"{text}m" if _PLAIN_NUMBER.fullmatch(text) else text
     if kind == job_options.FLAG:
         return True
@@ -85,7 +85,7 @@ def _value(kind: str, text: str) -> Any:
 
 
 def too_large(form: Mapping[str, str], all: ResourceSet) -> dict[str, str]:
-    """The fields that ask for more than the instance has at all."""
+    """Error texts for the fields that request more than the instance has in all."""
     cores = max((len(node.cores) for node in all.nodes()), default=0)
     gpus = max((len(node.gpus) for node in all.nodes()), default=0)
     most = {
@@ -94,8 +94,8 @@ def too_large(form: Mapping[str, str], all: ResourceSet) -> dict[str, str]:
         "gpus_per_task": (gpus, "there are GPUs on a node"),
     }
     return {
-        name: f"must be at most {number}, as many as {what}"
-        for name, (number, what) in most.items()
+        name: f"must be at most {number}, as many as {meaning}"
+        for name, (number, meaning) in most.items()
         if int(form.get(name, "").strip() or 0) > number
     }
 
@@ -112,15 +112,15 @@ def _environment(text: str) -> dict[str, str]:
 
 
 def _lines(text: str) -> str:
-    """What a browser sends of a text area, with line ends as programs here expect them."""
+    """The text of a text area with Unix line ends. Browsers send CRLF."""
     return text.replace("\r\n", "\n")
 
 
-# -- back from a job to the form
+# -- from a job back to the form
 
 
 def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """The fields of a job as it was submitted, and what the form has no field for."""
+    """The form's texts for a job as it was submitted, and the parts of the job that the form lacks."""
     system = jobspec.get("attributes", {}).get("system", {})
     task = (jobspec.get("tasks") or [{}])[0]
     own = submission.environment({})
@@ -147,7 +147,7 @@ def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
 
 
 def _text(option: Option, system: Mapping[str, Any]) -> str:
-    """Return the text of an option's field for the attributes of a job, "" where they do not have the key."""
+    """Return the text of an option's field for a job's attributes, "" if they lack the option's key."""
     value: Any = system
     for part in option.sets.split("."):
         value = (value or {}).get(part)

@@ -1,4 +1,4 @@
-"""The page that submits a job: a form that works without a script, and checks without submitting."""
+"""The page that submits a job: a form that works without scripts and can check without submitting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ router = APIRouter()
 
 @router.get("/submit")
 async def form(request: Request) -> Response:
-    """The empty form, or with `from` that of a job."""
+    """The empty form, or with `from` a form with the values of a job."""
     job_id = of_query(request, _FIELDS).get("from")
     values, lost = dict(submission.EMPTY), list[str]()
     if job_id is not None:
@@ -61,7 +61,7 @@ async def submit(request: Request) -> Response:
 
 
 def _refused(exc: jobs.Refused) -> dict[str, str]:
-    """What the broker has refused, by field."""
+    """The broker's refusal as an error text by field."""
     return {exc.field: f"is refused: {exc}" if exc.field else str(exc)}
 
 

@@ -1,9 +1,9 @@
-"""What a terminal would show of a job's output: colours as classes of the style sheet, and a line that was rewritten
-(carriage return, as progress bars do) once.
+"""A job's output as a terminal would show it.
 
-These control sequences (ECMA-48) have an effect: SGR, carriage return, backspace, erase in line, and cursor movements
-within a line. All others are dropped. A line that has ended cannot be rewritten. The texts are not escaped here:
-templates and scripts insert them as text.
+Colours become classes of the style sheet. A line that is rewritten after carriage returns, as progress bars do, is
+shown once. These control sequences (ECMA-48) have an effect: SGR, carriage return, backspace, erase in line, and cursor
+movements within a line. All others are dropped. A line that has ended cannot be rewritten. The texts are not escaped
+here: templates and scripts insert them as text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-# Characters of a line that can be rewritten. What a longer line has before counts as ended.
+# The maximum length of a line that can be rewritten, in characters. A longer line counts as ended.
 LONGEST_LINE = 1024
 _LONGEST_SEQUENCE = 256
 _CONTROL = re.compile(
@@ -24,11 +24,11 @@ _CONTROL = re.compile(
     r"|(?P<move>[\r\b])"
     r"|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-# A sequence at the end of a text whose rest is still to come.
+# An incomplete control sequence at the end of a text.
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|[\]PX^_][^\x07\x1b]{0,256}\x1b?|[ -/]{0,8})\Z")
 _COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white", "gray")
 _GRAY = 8
-# About the RGB values that terminals have for them.
+# Typical RGB values of _COLORS in terminals.
 _RGB = (
     *((0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205), (229, 229, 229)),
     (127, 127, 127),
@@ -44,17 +44,17 @@ def without_controls(text: str) -> str:
 
 
 class Run(NamedTuple):
-    """Text of one style: classes with spaces between, "" for none."""
+    """Text of one style. A style is class names separated by spaces, "" for none."""
 
     style: str
     text: str
 
 
 class Screen:
-    """What one writer has written, as text comes."""
+    """The screen of one writer, which gets text in pieces."""
 
     def __init__(self) -> None:
-        # The line that has not ended, a style for each of its characters, and the column that is written next.
+        # The unfinished line, the style of each of its characters, and the column of the cursor.
         self._chars: list[str] = []
         self._styles: list[str] = []
         self._column = 0
@@ -62,7 +62,7 @@ class Screen:
         self._rest = ""
 
     def feed(self, text: str) -> list[Run]:
-        """Take more text; returns the lines that have ended."""
+        """Add text, and return the lines that have ended."""
         text = self._rest + text
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_SEQUENCE))
         end = unfinished.start() if unfinished else len(text)
@@ -80,7 +80,7 @@ class Screen:
         return done
 
     def line(self) -> list[Run]:
-        """The line that has not ended."""
+        """The unfinished line."""
         styled = groupby(zip(self._styles, self._chars), key=itemgetter(0))
         return [Run(style, "".join(char for _, char in run)) for style, run in styled]
 
@@ -90,7 +90,7 @@ class Screen:
 
     @property
     def is_blank(self) -> bool:
-        """Whether a new screen would show the same of what comes."""
+        """True if a new screen would show later text in the same way."""
         return not (self._chars or self._rest or self._look.style)
 
     def _write(self, text: str, done: list[Run]) -> None:
@@ -130,12 +130,12 @@ class Screen:
             self._column = min(len(self._chars), self._column + max(1, _number(values, 1)))
 
     def _erase(self, values: str) -> None:
-        """From the cursor to the end of the line, from its begin to the cursor, or all of it."""
-        what = _number(values, 0)
-        if what in (1, 2):
+        """Erase from the cursor to the end of the line, from its start to the cursor, or all of it."""
+        mode = _number(values, 0)
+        if mode in (1, 2):
             self._chars[: self._column] = repeat(" ", self._column)
             self._styles[: self._column] = repeat("", self._column)
-        if what in (0, 2):
+        if mode in (0, 2):
             del self._chars[self._column :], self._styles[self._column :]
 
 
@@ -149,7 +149,7 @@ class _Look:
         self.style = ""
 
     def change(self, values: str) -> None:
-        # A colon parts what belongs to one value.
+        # Parameters are separated by semicolons, and the parts of one parameter by colons.
         numbers = iter([_number(one, 0) for one in re.split("[;:]", values)])
         for number in numbers:
             if number == 0:
@@ -185,14 +185,14 @@ def _number(text: str, default: int) -> int:
 
 
 def _plain(number: int) -> int | None:
-    """The colour of 30 to 37, 39 and 90 to 97; bright ones are the same colours, but bright black is gray."""
+    """The colour of 30 to 37, 39 and 90 to 97. Bright colours are shown as normal, bright black as gray."""
     if number == 39:
         return None
     return _GRAY if number == 90 else number % 10
 
 
 def _color(numbers: Iterable[int]) -> int | None:
-    """The colour nearest to one of 256 or of all, whose values come next."""
+    """The nearest colour to the 256-colour index or RGB value in the next numbers."""
     kind, *_ = [*islice(numbers, 1), 0]
     if kind == 5:
         (number,) = [*islice(numbers, 1)] or [0]

@@ -1,4 +1,4 @@
-"""What the pages show of a job, as texts."""
+"""A job as texts, for all pages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from headrace.formats.spec.hostlist import Hostlist, HostlistError
 from headrace.formats.spec.job_state import DEPEND, INACTIVE, PENDING, PRIORITY
 from headrace.wire.query.job_info import JobInfo
 
-# A shape for each status, so that no status is told by its colour alone.
+# A shape for each status, so that colour is never the only sign of a status.
 _SHAPES = {
     **{"DEPEND": "◌", "PRIORITY": "◌", "SCHED": "○", "RUN": "▶", "CLEANUP": "◐"},
     **{"COMPLETED": "✔", "FAILED": "✖", "CANCELED": "⊘", "TIMEOUT": "◷"},
 }
-# What people say for the states of jobs that have not ended.
+# Common words for the states of active jobs.
 _WORDS = {
     **{"DEPEND": "Waiting", "PRIORITY": "Waiting", "SCHED": "Waiting", "RUN": "Running", "CLEANUP": "Ending"},
 }
-# Characters of a name and of a sentence in a listing, which shall not grow with what users write.
+# The maximum length of a name and of a sentence in a list, in characters: users can write texts of any length.
 LONGEST_NAME, _LONGEST_TEXT = 80, 240
 ATTRIBUTES = [
     *("name", "userid", "state", "result", "ntasks", "nnodes", "nodelist", "queue", "t_submit", "t_run", "t_cleanup"),
@@ -29,8 +29,9 @@ ATTRIBUTES = [
 
 
 class Row(NamedTuple):
-    """A line of the list of jobs: texts, but for `submitted` in seconds since the epoch. `status` is a word that people
-    use, `state` Flux's word beside it, "" where it is the same.
+    """A row of the list of jobs, as texts, except for `submitted` in seconds since the epoch.
+
+    `status` is a common word for the status; `state` is Flux's word, "" if it is the same.
     """
 
     id: str
@@ -74,7 +75,7 @@ def row(raw: dict[str, Any], now: float) -> Row:
 
 
 def clipped(text: str, most: int = _LONGEST_TEXT) -> str:
-    """The text, cut where it is long."""
+    """The text, shortened if it has more than `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -109,7 +110,7 @@ def why(job: JobInfo) -> str:
 
 
 def _hosts(nodelist: str) -> str:
-    """The hosts of a job. A host that several brokers of an instance are on is named once, with their number."""
+    """The hosts of a job. A host with several brokers is named once, with the number of brokers."""
     try:
         counted = Counter(Hostlist.parse(nodelist))
     except HostlistError:
@@ -120,7 +121,7 @@ def _hosts(nodelist: str) -> str:
 
 
 def rough(seconds: float) -> str:
-    """A length of time with as many digits as an estimate has: `45 s`, `30 min`, `5 h` or `3 days`."""
+    """An estimated length of time, without false precision: `45 s`, `30 min`, `5 h` or `3 days`."""
     for length, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if seconds < 90 * length and not (unit == "h" and seconds >= 36 * length):
             return f"{max(1, round(seconds / length))} {unit}"
@@ -128,7 +129,7 @@ def rough(seconds: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A number as people read it, on all pages: `<0.01`, `0.056`, `5.6`, `56.3`, `563`."""
+    """A number rounded for reading, on all pages: `<0.01`, `0.056`, `5.6`, `56.3`, `563`."""
     if 0 < value < 0.01:
         return "<0.01"
     if abs(value) >= 100:
@@ -150,10 +151,10 @@ def elapsed(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A point in time in the zone of the service, which it names."""
+    """A point in time in the service's time zone, with the name of the zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
 
 
 def machine_moment(seconds: float) -> str:
-    """The same for programs (RFC 3339)."""
+    """A point in time for programs (RFC 3339, UTC)."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,1 +1,1 @@
-"""The REST interfaces of the service: that of flux-restful-api (`v1`), and ours (`v2`)."""
+"""The REST interfaces of the service: the one of flux-restful-api (`v1`), and Headrace's own (`v2`)."""

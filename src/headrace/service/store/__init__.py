@@ -1,14 +1,14 @@
-"""Users and tokens of `--auth` with several users, and what goes wrong with them."""
+"""The store of users and tokens, for values of `--auth` with several users, and its errors."""
 
 from __future__ import annotations
 
 
 class StoreError(ValueError):
-    """The database cannot be used, or what is asked of it is wrong; the text is for users."""
+    """The store cannot be used, or a request to it is wrong. The text is for users."""
 
 
 class StoreUnusable(StoreError):
-    """The database cannot be read or written now, as on a full disk; the text is for users."""
+    """The database cannot be read or written now, as on a full disk. The text is for users."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the store of users cannot be used: {why}")
@@ -19,7 +19,7 @@ class NoSuchToken(StoreError):
 
 
 class UseridTaken(StoreError):
-    """The userid that passwd has for a user is another user's in the store."""
+    """The userid that passwd has for a user belongs to another user in the store."""
 
 
 class NoSuchUser(StoreError):

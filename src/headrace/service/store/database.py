@@ -1,7 +1,7 @@
 """The store of users and tokens: a file of SQLite that only its owner can read.
 
-A removed, emptied or replaced file is not a new store, because its userids are in jobs (`memory.py`). So the store is
-checked when a program opens it, and again at each use, which opens the file anew.
+A removed, emptied or replaced file is not a new store, because jobs have its userids (`memory.py`). So the store is
+checked when a program opens it, and again at each use. Each use opens the file again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from urllib.parse import quote
 from headrace.service.store import StoreError, StoreUnusable, memory
 from headrace.storage.database import Database, DatabaseError, migrate, migrations, require, sqlite
 
-# Seconds that a command waits for another one's change.
+# Seconds that a command waits for the lock of another process.
 _BUSY_TIMEOUT = 10.0
 # The largest number that SQLite keeps for an application in a file (PRAGMA user_version).
 _LARGEST_NUMBER = (1 << 31) - 1
 
 
 class Store:
-    """A store that `open_file` has checked. A use of it fails where another file has taken its place."""
+    """A store that `open_file` has checked. A use fails if another file has replaced it."""
 
     def __init__(self, path: str, on_error: Callable[[str], None] | None = None) -> None:
         self.path = path
         self._on_error = on_error
-        # 0 until `open_file` knows the number that the file must have.
+        # The number that the file must have; 0 until `open_file` knows it.
         self.number = 0
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
         """The database, for queries. Raises StoreUnusable."""
         try:
-            # A file that was removed is not made again (rw).
+            # With mode=rw a removed file is not created again.
             database = sqlite(f"file:{quote(self.path)}?mode=rw", _BUSY_TIMEOUT, uri=True)
             with contextlib.closing(database):
                 if self.number and number_of(database) != self.number:
@@ -55,9 +55,10 @@ class Store:
 
 
 def open_file(path: str, on_error: Callable[[str], None] | None = None, reset: bool = False) -> Store:
-    """The store at `path`, made if it is not there, with the schema of this program. `on_error` gets the text of each
-    error of SQLite. With `reset` a file without users takes the place of the store that was here before. Raises
-    StoreError.
+    """Open the store at `path`, or create it, and bring it to this program's schema. Raises StoreError.
+
+    `on_error` gets the text of each SQLite error. With `reset`, a file without users replaces the store that was here
+    before.
     """
     known = memory.read(path)
     if known is not None and not reset and not os.path.exists(path):
@@ -76,13 +77,13 @@ def open_file(path: str, on_error: Callable[[str], None] | None = None, reset: b
 
 
 def number_of(database: Database) -> int:
-    """The random number by which a store is recognized; 0 for a file without one."""
+    """The random number that identifies a store, 0 for a file without one."""
     return int(database.rows("PRAGMA user_version")[0][0])
 
 
 def _migrate(database: Database, path: str) -> None:
     files = migrations(Path(__file__).with_name("schema"))
-    # A database that cannot be read is no matter of versions, and an error without these words.
+    # An unreadable database fails here, so that its error does not blame another version.
     number_of(database)
     try:
         require(database, at_most=files[-1].number)
@@ -103,17 +104,17 @@ def _make_private(path: str) -> None:
 
 def _other_store(path: str) -> StoreError:
     return StoreError(
-        f"{path} is not the store of users that was here before: it was removed, emptied or replaced. Bring that one "
-        "back from a copy. To begin without its users, move what is there away, and then: headrace api users reset"
+        f"{path} is not the store of users that was here before: it was removed, emptied or replaced. Restore "
+        "it from a copy. To begin without its users, move the present file away, then: headrace api users reset"
     )
 
 
 def _identify(store: Store) -> int:
-    """The number of the store, which is new for a new one. Raises StoreError where another store was here before."""
+    """The number of the store; a new store gets one. Raises StoreError if another store was here before."""
     with store.changing() as database:
         if memory.read(store.path) is None and not number_of(database):
             _renumber(database)
-    # The memory is written once the number is on the disk, so that a service that is killed in between continues here.
+    # The memory is written once the number is on disk. A service that is killed in between continues here next time.
     with store.changing() as database:
         number, known = number_of(database), memory.read(store.path)
         if known is None:
@@ -131,7 +132,7 @@ def _reset(store: Store) -> int:
         if not number_of(database):
             _renumber(database)
         number = number_of(database)
-        # The file has no users, so that nothing is lost where the two numbers differ.
+        # The file has no users, so nothing is lost if the two numbers differ.
         memory.write(store.path, memory.Memory(number) if known is None else known._replace(number=number))
     return number
 

@@ -1,7 +1,7 @@
-"""The file beside a store: the number by which the store is recognized, and the userids that it has given.
+"""The file beside a store: the number that identifies the store, and the userids that it has assigned.
 
-A userid stays in the jobs of its user. So it must not be given to another user, even if the store was lost or the user
-was removed. A store with another number is not the one whose userids the jobs have.
+A userid stays in the jobs of its user. So it must not be assigned to another user, even if the store was lost or the
+user was removed. A store with another number did not assign the userids that the jobs have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from headrace.service.store import StoreUnusable
 
 
 class Memory(NamedTuple):
-    """`number` is that of the store, `given` are first and last userids of runs, in order."""
+    """The content of the file. `number` identifies the store.
+
+    `given` are the assigned userids as ranges of first and last userid, in order.
+    """
 
     number: int
     given: tuple[tuple[int, int], ...] = ()
@@ -25,7 +28,7 @@ class Memory(NamedTuple):
         return isinstance(userid, int) and any(first <= userid <= last for first, last in self.given)
 
     def last_of(self, low: int, high: int) -> int:
-        """The largest userid from `low` to `high` that was given; below `low` if none was."""
+        """The largest assigned userid from `low` to `high`; `low` - 1 if there is none."""
         return max((min(last, high) for first, last in self.given if first <= high and last >= low), default=low - 1)
 
     def with_userids(self, userids: Iterable[int]) -> Memory:
@@ -44,7 +47,7 @@ def path_of(database: str) -> str:
 
 
 def read(database: str) -> Memory | None:
-    """None if there is no such file. Raises StoreUnusable."""
+    """Read the file beside a database; None if it does not exist. Raises StoreUnusable."""
     path = path_of(database)
     try:
         with open(path, encoding="utf-8") as file:
@@ -59,12 +62,12 @@ def read(database: str) -> Memory | None:
 
 
 def write(database: str, known: Memory) -> None:
-    """Return once it is on the disk. Raises StoreUnusable."""
+    """Write the file beside a database, and return once it is on disk. Raises StoreUnusable."""
     path = path_of(database)
     text = json.dumps({"store": known.number, "given": known.given}) + "\n"
     part = f"{path}.part"
     try:
-        # One process at a time writes, as it holds the lock of the database.
+        # Only one process writes at a time, because it holds the lock of the database.
         with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             file.write(text)
             file.flush()

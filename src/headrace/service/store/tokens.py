@@ -17,7 +17,7 @@ MOST = 1000
 
 
 def issue(store: Store, user: User, seconds: float, note: str = "", session: bool = False) -> tuple[str, Token]:
-    """A new token for a user: its text, which is not stored, and its description."""
+    """Issue a token for a user. Returns its text, which is not stored, and its description."""
     text, now = secrets.token_urlsafe(32), time.time()
     made = Token(secrets.token_hex(4), user.name, note[:LONGEST_NOTE], session, now, now + seconds)
     of_user = {"userid": user.userid}
@@ -38,7 +38,7 @@ def issue(store: Store, user: User, seconds: float, note: str = "", session: boo
 
 
 def user_of(store: Store, token: str) -> User | None:
-    """The user of a valid token."""
+    """The user of a valid token, None for an invalid one."""
     with store.reading() as database:
         rows = database.rows(
             f"SELECT {COLUMNS} FROM users "
@@ -75,7 +75,7 @@ def revoke(store: Store, id: str, name: str = "") -> Token:
 
 
 def revoke_itself(store: Store, token: str) -> None:
-    """Revoke the token of this text, as logging out does."""
+    """Revoke the token with this text, as logging out does."""
     with store.changing() as database:
         database.execute("DELETE FROM tokens WHERE hash = :hash", {"hash": _hash(token)})
 

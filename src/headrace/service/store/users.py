@@ -39,11 +39,13 @@ class User(NamedTuple):
 
 
 def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
-    """Add a user, with the userid that passwd has for the name, else with a userid that no user ever had, because a new
-    user may be another person with the name of a removed one. Raises StoreError.
+    """Add a user with the userid that passwd has for the name. Raises StoreError.
+
+    If passwd lacks the name, the user gets a userid that no user ever had, because a new user may be another person
+    with the name of a removed user.
     """
     if not _NAME.fullmatch(name):
-        raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
+        raise StoreError(f"'{name}' cannot be a name: use up to 64 letters, digits and _ . @ -, first a letter or _")
     made = User(0, name, admin, time.time())
     hashed = _hashed(password)
     with store.changing() as database:
@@ -67,8 +69,10 @@ def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[in
 
 
 def renumber(store: Store, name: str, uid_range: tuple[int, int] = UID_RANGE) -> User:
-    """Give a user the userid that passwd has for the name. If passwd lacks the name and has the user's userid for
-    another name, the user gets a new userid. With another userid all tokens of the user end. Raises StoreError.
+    """Give a user the userid that passwd has for the name. Raises StoreError.
+
+    If passwd lacks the name and has the user's userid for another name, the user gets a new userid. If the userid
+    changes, all tokens of the user end.
     """
     with store.changing() as database:
         found, password = _one(database, name)
@@ -80,7 +84,10 @@ def renumber(store: Store, name: str, uid_range: tuple[int, int] = UID_RANGE) ->
 
 
 def _retire(database: Database, name: str, userid: int) -> None:
-    """Keep a former userid in the row of a removed user, by a name that no user can have: nobody else may get it."""
+    """Keep a former userid in the row of a removed user, so that it is not assigned to another user.
+
+    The row gets a name that no user can have.
+    """
     _end_tokens(database, userid)
     database.execute(
         "UPDATE users SET name = :name, password = '', admin = 0, removed = :now WHERE userid = :userid",
@@ -113,7 +120,7 @@ def _right_userid(path: str, database: Database, name: str, former: int | None, 
 
 
 def _new_userid(path: str, database: Database, uid_range: tuple[int, int]) -> int:
-    """A userid that no user ever had, which is recorded as given from now on."""
+    """A userid that no user ever had. It is recorded as assigned."""
     known = memory.read(path)
     if known is None:
         raise StoreUnusable(f"{memory.path_of(path)} was removed: bring it back from a copy")
@@ -127,7 +134,7 @@ def _new_userid(path: str, database: Database, uid_range: tuple[int, int]) -> in
 
 
 def everybody(store: Store) -> list[User]:
-    """The users that were not removed, by name."""
+    """All users who were not removed, by name."""
     with store.reading() as database:
         rows = database.rows(f"SELECT {COLUMNS} FROM users WHERE removed IS NULL ORDER BY name")
     return [user_of_row(row) for row in rows]
@@ -140,7 +147,7 @@ def names(store: Store) -> dict[int, str]:
 
 
 def one(store: Store, name: str) -> User:
-    """Raises NoSuchUser."""
+    """The user with the name. Raises NoSuchUser."""
     with store.reading() as database:
         return _one(database, name)[0]
 
@@ -189,7 +196,10 @@ def change(store: Store, name: str, password: str | None = None, admin: bool | N
 
 
 def verified(store: Store, name: str, password: str) -> User | None:
-    """The user of this name and password. It takes 50 ms and 64 MiB, also for an unknown name."""
+    """The user with this name and password, None if wrong.
+
+    It takes 50 ms and 64 MiB, also for an unknown name.
+    """
     found: User | None
     try:
         with store.reading() as database:

@@ -1,1 +1,1 @@
-"""Who a request comes from."""
+"""Authentication: the user of a request."""

@@ -1,4 +1,4 @@
-"""Whose request it is: by a token in a header or in the page's cookie, by a proxy's header, or by a password."""
+"""Authentication of a request: by a token in a header or cookie, a proxy's header, or a password."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from headrace.service.users.credential import Identity
 from headrace.service.users.tokens import Tokens
 from headrace.service.users.userids import UseridMismatch
 
-# Failures of a user at an address within so many seconds, after which the next attempts are refused.
+# After so many failures of a user at an address, within so many seconds, further attempts are refused.
 MOST_FAILURES, WINDOW = 5, 60.0
-# Pairs of user and address that are remembered; the one that failed first makes room.
+# The maximum number of pairs of user and address that are remembered. A further pair replaces the oldest.
 MOST_PAIRS = 10_000
-# Seconds that the address which is printed at the start can be opened for.
+# Seconds for which a printed login address is valid.
 _LOGIN_SECONDS = 3600.0
-# Characters of a name to log in with (LOGIN_NAME_MAX of Linux).
+# The maximum length of a login name, in characters (LOGIN_NAME_MAX of Linux).
 _LONGEST_NAME = 256
 
 
 class TooManyFailures(PermissionError):
-    """The next attempt is not looked at; the text is for users, `wait` is in whole seconds."""
+    """Attempts are refused for `wait` seconds after too many failures. The text is for users."""
 
     def __init__(self, wait: int) -> None:
         super().__init__(f"too many failures: try again in {wait} s")
@@ -35,14 +35,14 @@ class TooManyFailures(PermissionError):
 
 
 class Attempts:
-    """A bound for guessing passwords: the failures of each user at each address within WINDOW seconds."""
+    """A limit on guessing passwords: the failures of each user at each address within WINDOW seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: dict[tuple[str, str], deque[float]] = {}
 
     def check(self, user: str, address: str) -> None:
-        """Raises TooManyFailures."""
+        """Raise TooManyFailures if the next attempt must be refused."""
         failures = self._failures.get((user, address))
         if failures is not None and len(failures) == MOST_FAILURES:
             wait = failures[0] + WINDOW - self._clock()
@@ -59,21 +59,24 @@ class Attempts:
 
 
 def cookie_name(request: Request) -> str:
-    """The name of the page's cookie. It has the port, as browsers send a host's cookies to all of its ports."""
+    """The name of the page's cookie.
+
+    It has the port, because browsers send the cookies of a host to all of its ports.
+    """
     return f"headrace-{request.url.port or request.url.scheme}"
 
 
 def address(request: Request) -> str:
-    """Where a request comes from; a unix socket has no addresses."""
+    """The client's address; "unix" for a unix socket, which has no addresses."""
     return request.client.host if request.client else "unix"
 
 
 class Unauthenticated(PermissionError):
-    """The request has no valid token; the text is for users."""
+    """The request has no valid token. The text is for users."""
 
 
 class Access:
-    """The accounts of this service; `logins` are the tokens of the addresses that open the page once."""
+    """Authentication by the accounts of this service. `logins` has the tokens of one-time addresses."""
 
     def __init__(self, settings: Settings) -> None:
         self.needed = settings.auth != "none"
@@ -85,11 +88,14 @@ class Access:
 
     @property
     def has_sessions(self) -> bool:
-        """Whether the page's cookie says whose a request is, so that a user can log out."""
+        """True if pages identify the user by a cookie, so that users can log out."""
         return self.needed and not self._proxy_header
 
     async def of_header(self, request: Request) -> Identity:
-        """Whose token the header `Authorization` has, or the proxy names. Raises Unauthenticated, UseridMismatch."""
+        """The user of the token in the header `Authorization`, or the user whom the proxy names.
+
+        Raises Unauthenticated, UseridMismatch.
+        """
         if not self.needed:
             return credential.owner()
         if self._proxy_header in request.headers:
@@ -99,11 +105,14 @@ class Access:
             raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
         found = await self.accounts.of_token(token.strip())
         if found is None:
-            raise Unauthenticated("the token is not valid, or not any more")
+            raise Unauthenticated("the token is not valid, or has expired or was revoked")
         return found
 
     async def of_cookie(self, request: Request) -> Identity:
-        """Whose token the cookie of the page has, or whom the proxy names. Raises Unauthenticated, UseridMismatch."""
+        """The user of the token in the page's cookie, or the user whom the proxy names.
+
+        Raises Unauthenticated, UseridMismatch.
+        """
         if not self.needed:
             return credential.owner()
         if self._proxy_header:
@@ -128,17 +137,17 @@ class Access:
         return found
 
     async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:
-        """The user of this name and password. Raises TooManyFailures, UseridMismatch."""
+        """The user with this name and password, None if wrong. Raises TooManyFailures, UseridMismatch."""
         if not (isinstance(name, str) and isinstance(password, str) and name and password):
             return None
         where = address(request)
         # For the audit.
         request.state.login = name
         if len(name) > _LONGEST_NAME:
-            # No user has such a name, and the failures of each name are kept.
+            # No user has such a name. The attempt is not recorded, because recorded names take memory.
             return None
         self._attempts.check(name, where)
-        # Counted as a failure until the password proves right, so that attempts at the same time count, too.
+        # The attempt counts as a failure until the password is verified, so that concurrent attempts count, too.
         self._attempts.failed(name, where)
         try:
             found = await self.accounts.of_password(name, password)

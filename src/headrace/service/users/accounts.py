@@ -1,7 +1,7 @@
-"""Who may use the service, and by which tokens: the owner alone, or the users of a store.
+"""The accounts of the service and their tokens: the owner alone, or the users of a store.
 
-Both kinds have the same methods, so that `Access` and the routes need not distinguish them. What a user may see of
-others is in `people`.
+Both kinds have the same methods, so `Access` and the routes need not distinguish them. The module `people` decides
+which accounts and tokens a user may see.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from headrace.service.store.users import User
 
 
-# Userids below are those of programs (`UID_MIN` of login.defs).
+# Smaller userids belong to system accounts (`UID_MIN` of login.defs).
 _LEAST_USERID = 1000
-# Seconds.
+# Seconds until the same error of the store is written again.
 _SILENCE = 3600.0
-_ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
+_ONE_USER = "this service has one user, the owner of the instance: for several users, start it with --auth users"
 
 
 class Account(NamedTuple):
-    """A user as administrators see it; `added` is in seconds since the epoch, None for one who was never added."""
+    """A user as shown to administrators. `added` is in seconds since the epoch, None for the owner."""
 
     name: str
     userid: int
@@ -47,8 +47,10 @@ class Account(NamedTuple):
 
 
 class Accounts(Protocol):
-    """`several`: whether there may be others than the owner; `logs_in`: whether users log in here by name and password;
-    `help`: how one who has no valid token gets one.
+    """The accounts of a service.
+
+    `several` is True if there may be users other than the owner. `logs_in` is True if users log in here by name and
+    password. `help` is the text for users without a valid token: how to get one.
     """
 
     several: bool
@@ -56,13 +58,13 @@ class Accounts(Protocol):
     help: str
 
     async def of_token(self, token: str) -> Identity | None:
-        """Whose valid token this is. Raises UseridMismatch."""
+        """The user of a token, None if it is not valid. Raises UseridMismatch."""
 
     def issue(self, identity: Identity, session: bool = False) -> str:
-        """A new token; a session's is for a cookie."""
+        """Issue a token and return its text. The token of a session is for a cookie."""
 
     def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
-        """A new token for scripts, and what is known of it from now on."""
+        """Issue a token for scripts, and return its text and its description."""
 
     def end(self, token: str) -> None:
         """Make a token invalid."""
@@ -71,26 +73,26 @@ class Accounts(Protocol):
         """The valid tokens of a user ("": of all), the newest first. Raises NoSuchUser."""
 
     def revoke(self, id: str, name: str) -> Token:
-        """Make the token with the id invalid; with a name it must be that user's. Raises NoSuchToken."""
+        """Make the token with the id invalid; with `name` it must be that user's. Raises NoSuchToken."""
 
     async def of_password(self, name: str, password: str) -> Identity | None:
-        """The user of this name and password. Raises UseridMismatch."""
+        """The user with this name and password, None if wrong. Raises UseridMismatch."""
 
     def users(self) -> list[Account]:
         """All users, by name."""
 
     async def add(self, name: str, password: str, admin: bool) -> Account:
-        """Raises StoreError."""
+        """Add a user. Raises StoreError."""
 
     async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
         """Change what is not None; a new password ends the user's tokens. Raises StoreError."""
 
     def remove(self, name: str) -> None:
-        """Remove a user with the tokens. Raises StoreError."""
+        """Remove a user and the user's tokens. Raises StoreError."""
 
 
 class Owner:
-    """The owner of the instance, alone. His tokens are in memory and end with the service."""
+    """The owner of the instance as the only user. Tokens are in memory and end with the service."""
 
     several = False
     logs_in = False
@@ -141,8 +143,9 @@ class Owner:
 
 
 class StoredUsers:
-    """The users of the store, whom `headrace api users` adds. Its changes hold for the next request. A user who has
-    another userid in passwd is refused.
+    """The users of the store, managed by `headrace api users`.
+
+    Changes apply from the next request on. A user with another userid in passwd is refused.
     """
 
     several = True
@@ -150,7 +153,7 @@ class StoredUsers:
     help = "log in"
 
     def __init__(self, store: Store, seconds: float, must_be_in_passwd: bool = False) -> None:
-        # Imported here: a service with one user needs no memory for it.
+        # Imported here, because a service with one user does not need these modules in memory.
         from headrace.service.store import tokens, users
 
         self._store = store
@@ -161,19 +164,19 @@ class StoredUsers:
         for userid, name in users.names(store).items():
             if not mismatch(name, userid):
                 name_user(userid, name)
-        # One password at a time is verified, which takes 64 MiB.
+        # Passwords are verified one at a time, because each verification takes 64 MiB.
         self._verifying = asyncio.Semaphore(1)
 
     async def of_token(self, token: str) -> Identity | None:
         return await self._identity(self._tokens.user_of(self._store, token))
 
     async def _identity(self, found: User | None) -> Identity | None:
-        """Raises UseridMismatch."""
+        """The identity of a user of the store. Raises UseridMismatch."""
         if found is None:
             return None
         await self._userids.check(found.name, found.userid)
-        # Jobs show the names of their users. A user who was added after the start gets the name shown here, since only
-        # a user who is let in can submit jobs.
+        # Jobs are shown with the names of their users. The name of a user who was added after the start is registered
+        # here, because only a user who was let in can have submitted jobs.
         name_user(found.userid, found.name)
         return credential.user(found.name, found.userid, found.admin)
 
@@ -216,7 +219,10 @@ class StoredUsers:
 
 
 class ProxiedUsers(StoredUsers):
-    """The users of the store, logged in by a proxy. With `adds_unknown` users who were never in the store are added."""
+    """The users of the store, logged in by a proxy.
+
+    With `adds_unknown`, users who were never in the store are added.
+    """
 
     logs_in = False
     help = "log in at the proxy before this service, which has named no user"
@@ -226,7 +232,7 @@ class ProxiedUsers(StoredUsers):
         self._adds_unknown = adds_unknown
 
     async def of_name(self, name: str) -> Identity | None:
-        """The user whom the proxy names; None for one who is not in the store. Raises UseridMismatch."""
+        """The user whom the proxy names, None if the store lacks the user. Raises UseridMismatch."""
         found = self._one(name)
         if found is None and self._adds_unknown and not self._was_removed(name):
             if not await asyncio.to_thread(is_of_the_system, name):
@@ -243,7 +249,7 @@ class ProxiedUsers(StoredUsers):
         except StoreUnusable:
             raise
         except StoreError:
-            # No user can have such a name, or another request has added the user meanwhile.
+            # The name is not valid, or another request has added the user meanwhile.
             pass
 
     def _one(self, name: str) -> User | None:
@@ -261,8 +267,10 @@ class ProxiedUsers(StoredUsers):
 
 
 class PamUsers(ProxiedUsers):
-    """The users of this machine, whose passwords PAM checks. Their first login adds them to the store, with the userids
-    of passwd, unless they were removed from it. Passwords of the store are ignored.
+    """The users of this machine, whose passwords PAM checks.
+
+    The first login adds a user to the store, with the userid of passwd, unless the user was removed from the store.
+    Passwords in the store are ignored.
     """
 
     logs_in = True
@@ -270,7 +278,7 @@ class PamUsers(ProxiedUsers):
 
     def __init__(self, store: Store, seconds: float) -> None:
         super().__init__(store, seconds, adds_unknown=True, must_be_in_passwd=True)
-        # Imported here: only this kind asks other processes.
+        # Imported here, because only this kind starts processes.
         from headrace.service.users.pam import Passwords
 
         self._passwords = Passwords()
@@ -280,7 +288,7 @@ class PamUsers(ProxiedUsers):
 
 
 def is_of_the_system(name: str) -> bool:
-    """Whether passwd has the name for the owner or for a program, whose names a login does not add to the store."""
+    """True if passwd has the name for the owner or a system account, which a login does not add."""
     try:
         userid = pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
@@ -289,17 +297,17 @@ def is_of_the_system(name: str) -> bool:
 
 
 class Log:
-    """Writes errors of the store to the log, each at most once within _SILENCE seconds."""
+    """The log of store errors on stderr. The same error is written at most once in _SILENCE seconds."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._written_at: dict[str, float] = {}
 
     def __call__(self, text: str) -> None:
         now = self._clock()
-        if now - self._said.get(text, -math.inf) >= _SILENCE:
-            self._said[text] = now
+        if now - self._written_at.get(text, -math.inf) >= _SILENCE:
+            self._written_at[text] = now
             print(f"headrace-api: {self._path}: {text}: users are answered 503", file=sys.stderr, flush=True)
 
 
@@ -308,7 +316,7 @@ def _account(user: User) -> Account:
 
 
 def of(settings: Settings) -> Accounts:
-    """The accounts that the settings say. Raises StoreError where the store cannot be used."""
+    """The accounts for these settings. Raises StoreError if the store cannot be used."""
     if not settings.several:
         return Owner(settings)
     from headrace.service.store import database
@@ -323,7 +331,10 @@ def of(settings: Settings) -> Accounts:
 
 
 def password_matches(user: Any, password: Any, settings: Settings) -> bool:
-    """Whether these are FLUX_USER and FLUX_TOKEN; never where none is set. A wrong name takes as long."""
+    """True if these are FLUX_USER and FLUX_TOKEN, and FLUX_TOKEN is set.
+
+    The check of a wrong name takes as long as that of a wrong password.
+    """
     if not (isinstance(user, str) and isinstance(password, str) and settings.password):
         return False
     right_user = hmac.compare_digest(_bytes(user), _bytes(settings.user))

@@ -1,4 +1,4 @@
-"""Who a request is from, as the broker sees it: every message has a userid and a rolemask (RFC 12)."""
+"""The identity of a user towards the broker: every message has a userid and a rolemask (RFC 12)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from headrace.formats.spec.message import ROLE_ADMIN, ROLE_LOCAL, ROLE_OWNER, RO
 
 
 class Identity(NamedTuple):
-    """A user of the service; `rolemask` is that of RFC 12. The owner of the instance may stamp his requests with it."""
+    """A user of the service. `rolemask` is as in RFC 12.
+
+    RFC 12 allows the owner of the instance, who runs the service, to stamp requests with another user's identity.
+    """
 
     name: str
     userid: int
@@ -19,18 +22,18 @@ class Identity(NamedTuple):
 
     @property
     def sees_all(self) -> bool:
-        """Whether jobs of other users are shown to this user."""
+        """True if this user may see jobs of other users."""
         return bool(self.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
     def environment(self) -> dict[str, str]:
-        """Variables by which programs of the owner's process speak to the broker with this credential."""
+        """Environment variables with which a program of the owner makes requests as this user."""
         if self.rolemask & ROLE_OWNER:
             return {}
         return credential.environment(self.userid, self.rolemask)
 
 
 def owner() -> Identity:
-    """The user whose process this is, who owns the instance."""
+    """The owner of the instance, who is the user of this process."""
     userid = os.getuid()
     try:
         name = pwd.getpwuid(userid).pw_name
@@ -40,5 +43,5 @@ def owner() -> Identity:
 
 
 def user(name: str, userid: int, admin: bool = False) -> Identity:
-    """A user of a service that has several."""
+    """A user of a service with several users."""
     return Identity(name, userid, ROLE_USER | (ROLE_ADMIN if admin else 0))

@@ -1,7 +1,7 @@
-"""Passwords by PAM, service `headrace`: each is asked for in a process of its own, which is this file.
+"""Password checks by PAM (service `headrace`), each in a process of its own that runs this file.
 
-Modules of PAM wait (for a server, or some seconds after a failure), and are code of others: none of them holds up or
-ends the service. The process has 10 seconds.
+PAM modules are third-party code and may block: on a server, or for some seconds after a failure. In a process of its
+own, a module can neither block nor crash the service. The process has 10 seconds.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from headrace.engine.process.spawn import running
 
 SERVICE = "headrace"
 SECONDS = 10.0
-# Processes at a time; others wait.
+# The maximum number of processes at a time. Further checks wait.
 _AT_A_TIME = 16
-# How the process ends: the password is right, or it is not; anything else is an error.
+# Exit codes of the process: the password is right, or wrong. Any other code is an error.
 _RIGHT, _WRONG = 0, 3
 
 
 def missing() -> str:
-    """Why nobody could log in by PAM here; "" if users can."""
+    """The reason why logins by PAM cannot work on this machine, "" if they can."""
     return pam_session.missing(SERVICE)
 
 
 class Passwords:
-    """Whether a password is the user's, at most _AT_A_TIME at once."""
+    """Password checks by PAM, at most _AT_A_TIME at once."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def right(self, name: str, password: str, seconds: float = SECONDS) -> bool:
-        """Whether PAM lets the user in with this password, and the account may be used now."""
+        """True if PAM accepts the password, and the account is usable now."""
         async with self._turns:
             process = await asyncio.create_subprocess_exec(
                 *running(__name__), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -61,7 +61,7 @@ def _main() -> int:
     if "\0" in name or "\0" in password:
         return _WRONG
     try:
-        # After the password the account is checked: it may be locked or have expired.
+        # check=True also checks the account, which may be locked or have expired.
         pamela.authenticate(name, password, service=SERVICE, resetcred=0, check=True)
     except (pamela.PAMError, UnicodeEncodeError):
         return _WRONG

@@ -1,4 +1,4 @@
-"""Access tokens: random, kept as hashes only, valid for a time, listed and revoked by their ids."""
+"""Access tokens in memory: random, kept only as hashes, valid for a limited time, revoked by id."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Tokens that are valid at a time; the oldest make room.
+# The maximum number of valid tokens. A further token replaces the oldest.
 MOST = 10_000
-# Characters of a note.
+# The maximum length of a note, in characters.
 LONGEST_NOTE = 200
 
 
 class Token(NamedTuple):
-    """What is known of a token, without itself; times are in seconds since the epoch. A session is the token of a
-    browser's cookie.
+    """The description of a token, without its text. Times are in seconds since the epoch.
+
+    A session is the token of a browser's cookie.
     """
 
     id: str
@@ -28,21 +29,21 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of the user `name` that were issued, each valid for `seconds` unless it is issued for another time."""
+    """The tokens of the user `name`, each valid for `seconds` unless it is issued for another time."""
 
     def __init__(self, seconds: float, name: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._name = name
         self._clock = clock
-        # For the hash of each token: when it ends by `clock`, and its Token.
+        # By the hash of each token: when it ends by `clock`, and its Token.
         self._valid: dict[bytes, tuple[float, Token]] = {}
 
     def issue(self, session: bool = False) -> str:
-        """A new token, as it is shown this once."""
+        """Issue a token and return its text, which is not kept."""
         return self.issue_known(session=session)[0]
 
     def issue_known(self, note: str = "", session: bool = False, seconds: float | None = None) -> tuple[str, Token]:
-        """A new token, and what is known of it from now on."""
+        """Issue a token, and return its text and its description."""
         if len(self._valid) >= MOST:
             self._forget_ended()
         if len(self._valid) >= MOST:
@@ -56,7 +57,7 @@ class Tokens:
         return self._valid.get(_hash(token), (0.0, None))[0] > self._clock()
 
     def use_up(self, token: str) -> bool:
-        """Whether the token was valid; it is not any more."""
+        """Make a token invalid. True if it was valid until now."""
         return self._valid.pop(_hash(token), (0.0, None))[0] > self._clock()
 
     def listed(self) -> list[Token]:
@@ -65,7 +66,7 @@ class Tokens:
         return [token for _, token in reversed(self._valid.values())]
 
     def revoke(self, id: str) -> Token | None:
-        """End the token with the id; None where no valid token has it."""
+        """End the token with the id and return its description; None if no valid token has the id."""
         self._forget_ended()
         for hash_, (_, token) in self._valid.items():
             if token.id == id:

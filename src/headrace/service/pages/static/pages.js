@@ -1,10 +1,10 @@
-// What the pages do beyond links and forms: live parts that can be paused, and output that is followed. All of it is an
-// addition: without scripts the pages have the same contents, as of when they were loaded.
+// Optional behaviour of the pages: parts that reload (and can be paused), and output that is followed. Without scripts
+// the pages have the same contents, as of the time when they were loaded.
 "use strict";
 
 let live = true;
 
-// Live parts (hx-trigger "every") rest while the page is hidden or paused.
+// Live parts (hx-trigger "every") are not reloaded while the page is hidden or paused.
 document.addEventListener("htmx:before:request", (event) => {
   if (event.target.matches('[hx-trigger^="every"]') && (document.hidden || !live)) event.preventDefault();
 });
@@ -29,7 +29,7 @@ if (all) {
 const written = document.getElementById("written");
 if (written && written.dataset.follow) {
   const source = new EventSource(written.dataset.follow);
-  // By writer, its line that has not ended.
+  // The unfinished line of each writer.
   const lines = new Map();
   for (const line of written.querySelectorAll("[data-writer]")) lines.set(line.dataset.writer, line);
   const spanOf = (style) => {

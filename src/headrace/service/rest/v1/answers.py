@@ -1,4 +1,4 @@
-"""What `/v1` answers: a job in detail, and `Message` when something is wrong, with `Errors` where several things are.
+"""Responses of `/v1`: jobs in detail, and errors as `Message`, with a list `Errors` for bad requests.
 
 Keys and status codes are those of flux-restful-api 1.1.0.
 """
@@ -18,7 +18,7 @@ from headrace.wire.query.job_info import JobInfo
 
 
 def problem(request: Request, exc: Exception) -> Response:
-    """The answer to a request that has failed."""
+    """The response to a request that failed."""
     if isinstance(exc, BadFields):
         errors = [f"{name} {text}" for name, text in exc.problems]
         return JSONResponse({"Message": "; ".join(errors), "Errors": errors}, 422)
@@ -33,7 +33,7 @@ def problem(request: Request, exc: Exception) -> Response:
 
 
 def _no_job(request: Request, exc: NoSuchJob) -> Response:
-    """404, but for the routes where clients of flux-restful-api expect another status for a job that is not there."""
+    """404 for an unknown job, except where clients of flux-restful-api expect another status."""
     route = request.scope["route"].path.rpartition("{jobid}")[2]
     if route == "/cancel":
         return JSONResponse({"Message": f"Job cannot be cancelled: {exc}.", "id": request.path_params["jobid"]}, 400)
@@ -44,14 +44,17 @@ def _no_job(request: Request, exc: NoSuchJob) -> Response:
     return JSONResponse({"Message": str(exc)}, 404)
 
 
-# Attributes that are there for every job, empty where it has none.
+# Attributes that every job has, "" if they have no value.
 _ALWAYS = ("ranks", "expiration", "duration", "nnodes", "nodelist", "priority", "waitstatus")
 _DERIVED = ("state", "result", "returncode", "runtime")
 _EXCEPTION = ("occurred", "severity", "type", "note")
 
 
 def record(raw: Mapping[str, Any], now: float = 0.0) -> dict[str, Any]:
-    """The job `raw` of job-list in detail, with names for numbers, seen at time `now` (seconds; default: the clock)."""
+    """A job in detail, from `raw` of job-list, with names for numeric states and results.
+
+    `now` is in seconds since the epoch (default: the current time).
+    """
     job = JobInfo(dict(raw), now)
     found = {**dict.fromkeys(_ALWAYS, ""), **raw}
     found.update({name: job.get(name) for name in _DERIVED})
@@ -60,7 +63,7 @@ def record(raw: Mapping[str, Any], now: float = 0.0) -> dict[str, Any]:
 
 
 def mentions(job: Mapping[str, Any], text: str) -> bool:
-    """Whether a value of the job, its id in F58 form too, has the text in it; upper and lower case are the same."""
+    """True if a value of the job, or its id in F58 form, contains the text. Case is ignored."""
     sought = text.lower()
     return sought in JobInfo(dict(job)).get("jobid").lower() or any(sought in value for value in _texts(job))
 

@@ -1,6 +1,6 @@
-"""The fields of a request, from its query, a form and a JSON object alike, as clients send the same fields each way.
+"""Fields of a `/v1` request. Clients send the same fields in the query, a form, or a JSON object.
 
-A table of fields is what a route reads, and what OpenAPI says of it.
+A table of fields defines both what a route reads and its description in OpenAPI.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _LARGEST = (1 << 63) - 1
 
 
 class Field(NamedTuple):
-    """A field: what reads its value (raises ValueError), and its type in OpenAPI. Older clients know it by `others`."""
+    """A request field. `read` converts its value or raises ValueError; `type` is for OpenAPI.
+
+    `others` are the names that older clients use.
+    """
 
     name: str
     read: Callable[[Any], Any]
@@ -31,14 +34,14 @@ class Field(NamedTuple):
 
 
 def text(value: Any) -> str:
-    """Text as programs and files can have it, or a number as text."""
+    """A text as `checked_text` accepts it, or a number as text."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError("must be text")
     return checked_text(str(value))
 
 
 def integer(value: Any) -> int:
-    """A whole number, also as text and as the floating point number that some clients make of it."""
+    """A whole number, also as text, or as a floating point number, which some clients send."""
     if isinstance(value, str) and len(value) < 20:
         value = int(value.partition(".")[0]) if _NUMBER.fullmatch(value.strip()) else value
     if isinstance(value, float) and value.is_integer():
@@ -57,7 +60,7 @@ def count(value: Any) -> int:
 
 
 def if_valid(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What reads the same, and None for a value that `read` refuses: the field counts as not given."""
+    """Return a reader that gives None for values that `read` rejects, so the field counts as not given."""
 
     def found(value: Any) -> Any:
         try:
@@ -81,7 +84,7 @@ def anything(value: Any) -> Any:
 
 
 def pick(given: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
-    """The values of those fields that were given; an empty text stands for none. Raises BadFields."""
+    """Read the given fields. Empty texts and unknown names are ignored. Raises BadFields."""
     values: dict[str, Any] = {}
     problems = []
     for field in fields:
@@ -105,7 +108,7 @@ def of_query(request: Request) -> dict[str, Any]:
 
 
 def is_json(request: Request) -> bool:
-    """Whether a body is read as JSON: that of anything but a form."""
+    """True if the body is read as JSON, like any body but a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind not in ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -117,20 +120,20 @@ async def of_body(request: Request) -> dict[str, Any]:
             async with request.form(max_files=0) as form:
                 return dict(form)
         except FormParserError as exc:
-            # Newer versions of Starlette have an answer of their own.
-            raise BadBody(f"the body is not the form that it is said to be: {exc}") from None
+            # Newer versions of Starlette answer such a request themselves.
+            raise BadBody(f"the body is not a valid form: {exc}") from None
     if (await request.body()).strip() == b"null":
         return {}
     return await json_object(request, "is neither a form nor")
 
 
 async def read(request: Request, fields: Iterable[Field]) -> dict[str, Any]:
-    """The fields of query and body; the query's come first. Raises BadBody, BadFields."""
+    """The fields of query and body; the query takes precedence. Raises BadBody, BadFields."""
     return pick({**await of_body(request), **of_query(request)}, fields)
 
 
 def openapi(fields: Iterable[Field]) -> dict[str, Any]:
-    """What OpenAPI says of a route that reads these fields."""
+    """The OpenAPI parameters of a route that reads these fields."""
     return {
         "parameters": [
             {

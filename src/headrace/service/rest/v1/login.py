@@ -1,4 +1,4 @@
-"""How clients of flux-restful-api get a token: by name and password, or by a header that has both.
+"""Tokens for clients of flux-restful-api: by name and password, or by a signed header with both.
 
 The header is a JSON Web Token (RFC 7519, HS256), signed with a key that clients share with the service.
 """
@@ -19,7 +19,7 @@ from headrace.service.rest.v1 import fields
 from headrace.service.rest.v1.fields import Field, text
 from headrace.service.settings import Settings
 
-# `headrace api start` warns of a short key itself, once.
+# joserfc's warning about a short key is off, because `headrace api start` warns itself, once.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 _LOGIN = (
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1", tags=["v1"])
 
 
 def name_and_password(authorization: str, settings: Settings) -> tuple[Any, Any]:
-    """The user and password in the value of a header `Authorization`; (None, None) where it is no such token."""
+    """User and password in a signed header `Authorization`; (None, None) if it is not valid."""
     if not settings.secret_key:
         return None, None
     encoded = authorization.rpartition(" ")[2].strip()

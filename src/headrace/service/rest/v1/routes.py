@@ -23,13 +23,13 @@ _MOST = 1000
 _LIST = (
     Field("details", switch, "boolean", "Each job in detail, by its id", ("detail",)),
     Field("listing", switch, "boolean", "With details: a list"),
-    Field("limit", if_valid(count), "integer", f"So many jobs at most (default: {_MOST})"),
+    Field("limit", if_valid(count), "integer", f"The maximum number of jobs (default: {_MOST})"),
 )
 _SEARCH = (
-    Field("search[value]", text, "string", "Text that is in a job", ("search", "query")),
-    Field("start", if_valid(count), "integer", "The first of those that are found"),
-    Field("length", if_valid(integer), "integer", "So many of these (default: all)"),
-    Field("draw", if_valid(integer), "integer", "Is answered as it is"),
+    Field("search[value]", text, "string", "Only jobs that contain this text", ("search", "query")),
+    Field("start", if_valid(count), "integer", "The number of found jobs to skip"),
+    Field("length", if_valid(integer), "integer", "The maximum number of found jobs (default: all)"),
+    Field("draw", if_valid(integer), "integer", "Returned unchanged"),
 )
 
 
@@ -40,7 +40,7 @@ router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(service.by_h
 async def stop(request: Request) -> Response:
     here = service.of(request)
     if not here.access.needed:
-        raise HTTPException(403, "the instance can be stopped only where the service knows who asks")
+        raise HTTPException(403, "the instance cannot be stopped through a service without authentication")
     if not here.identity.sees_all:
         raise HTTPException(403, "the instance is stopped by its owner and by administrators only")
     await here.own_link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
@@ -51,7 +51,7 @@ async def stop(request: Request) -> Response:
 async def list_jobs(request: Request) -> Response:
     values = await fields.read(request, _LIST)
     limit = values.get("limit", _MOST)
-    # With a count of 0 job-list gives all.
+    # For job-list a count of 0 means all jobs.
     found = await _jobs(request, limit) if limit else []
     if not values.get("details"):
         return service.as_json({"jobs": found})
@@ -59,7 +59,7 @@ async def list_jobs(request: Request) -> Response:
     return service.as_json(details if values.get("listing") else {str(job["id"]): job for job in details})
 
 
-@router.get("/jobs/search", summary="The jobs in which a text is", openapi_extra=fields.openapi(_SEARCH))
+@router.get("/jobs/search", summary="The jobs that contain a text", openapi_extra=fields.openapi(_SEARCH))
 async def search(request: Request) -> Response:
     values = await fields.read(request, _SEARCH)
     everything = [record(raw) for raw in await _jobs(request, 0)]
@@ -67,7 +67,7 @@ async def search(request: Request) -> Response:
     found = everything if sought is None else [job for job in everything if mentions(job, sought)]
     if values.get("start", 0) < len(found):
         found = found[values.get("start", 0) :]
-    # A table of DataTables that shows all asks for -1.
+    # DataTables requests all rows with -1.
     if values.get("length", -1) >= 0:
         found = found[: values["length"]]
     draw = values.get("draw", 1)
@@ -77,7 +77,7 @@ async def search(request: Request) -> Response:
 
 
 async def _jobs(request: Request, limit: int) -> list[dict[str, Any]]:
-    """So many jobs (0: all), newest first; where there are more, those that are active come before those that ended."""
+    """At most `limit` jobs (0: all), newest first. If there are more, active jobs take precedence."""
     found = await jobs.listing(service.of(request).link, Query(count=limit), jobs.ALL_ATTRIBUTES)
     return sorted(found, key=lambda job: -job["id"])
 
@@ -86,7 +86,7 @@ async def _jobs(request: Request, limit: int) -> list[dict[str, Any]]:
 async def list_nodes(request: Request) -> Response:
     answer = await service.of(request).link.call("resource.sched-status", nodeid=0)
     hosts = Hostlist.parse(str(SchedulerResources(Given(answer)).state("up").nodelist))
-    # Brokers of one host count once.
+    # A host with several brokers is listed once.
     return service.as_json({"nodes": list(dict.fromkeys(hosts))})
 
 
@@ -119,7 +119,7 @@ async def _launch(here: service.Here, values: dict[str, Any]) -> str:
     """Start a workflow tool; returns its name. Raises jobs.Refused."""
     command, environment = submission.launcher(values)
     if here.access.accounts.several:
-        # The tool is a process of the owner, as all jobs are where `submit` is as-owner, and there alone.
+        # The tool runs as the owner. Only with as-owner do the users' jobs run as the owner, too.
         allowed = guests.submit(await here.own_link.call("config.get"))
         if allowed != guests.AS_OWNER:
             raise jobs.Refused(
@@ -157,7 +157,7 @@ async def get_output(request: Request, jobid: str) -> Response:
         return service.as_json(
             {"Message": "The output does not exist yet: the job has not begun, or has written nothing."}
         )
-    # Other characters that end lines for Python are part of a line.
+    # Only "\n" ends a line. str.splitlines would split at other characters, too.
     return service.as_json({"Output": list(io.StringIO(written, newline="\n"))})
 
 

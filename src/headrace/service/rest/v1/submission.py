@@ -1,4 +1,4 @@
-"""The jobspec that a request of `/v1` describes: what its fields mean, and everything that is wrong with them."""
+"""The jobspec of a `/v1` request: its fields are translated to those of `service.submission`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.service.settings import Settings
 
 
 def _described(name: str) -> str:
-    """Return what `/v2` says of the field that a field of `/v1` stands for."""
+    """Return the description of a field of `service.submission`."""
     return next(field.description for field in submission.FIELDS if field.name == name)
 
 
@@ -72,14 +72,17 @@ def jobspec(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def may_be_too_large(values: Mapping[str, Any]) -> bool:
-    """Whether a request asks for more than one node, task or core, or for a GPU, which the instance may not have."""
+    """True if a request asks for more than one node, task or core, or for a GPU.
+
+    The instance may not have as much.
+    """
     return any(values.get(name, 0) > 1 for name in ("num_nodes", "num_tasks", "cores_per_task")) or bool(
         values.get("gpus_per_task")
     )
 
 
 def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a submission that these fields mean, and what is wrong with those that mean none."""
+    """Translate the fields of a request to fields of a submission. Returns these and the errors."""
     given, problems = {}, []
     for name, (theirs, read) in _READERS.items():
         if values.get(name) is not None:
@@ -130,7 +133,7 @@ def _shell_options(value: Any) -> dict[str, Any]:
 
 
 def _json_or_text(value: str) -> Any:
-    """The value of a shell option, as `flux submit -o` reads it; but files of this machine cannot be named."""
+    """The value of a shell option as for `flux submit -o`, except that it cannot name a local file."""
     try:
         return read_json(value)
     except (ValueError, RecursionError):
@@ -138,7 +141,7 @@ def _json_or_text(value: str) -> Any:
 
 
 def _variables(value: Any) -> Any:
-    """An object of names and values, which may be text where a query or a form has it."""
+    """An object of names and values. In a query or a form the object is text."""
     if not value:
         return {}
     found = _object(value) if isinstance(value, str) else value
@@ -146,7 +149,10 @@ def _variables(value: Any) -> Any:
 
 
 def _object(value: str) -> Any:
-    """An object as text: JSON, or as Python shows a dictionary, which clients of flux-restful-api put into queries."""
+    """Parse an object that is JSON or a Python literal; None for any other text.
+
+    Clients of flux-restful-api put Python dictionaries into queries.
+    """
     for read in (read_json, ast.literal_eval):
         try:
             return read(value)

@@ -1,6 +1,6 @@
-"""The schemas of the OpenAPI document of `/v2`, and what each operation answers when it succeeds.
+"""The OpenAPI schemas of `/v2`, and the responses of each operation.
 
-Clients are generated from these schemas. A property is required if every answer has it; an object may have more
+Clients are generated from these schemas. A property is required if every response has it. An object may have more
 properties than its schema names.
 """
 
@@ -16,7 +16,7 @@ from headrace.wire.query.resource_sets import STATES
 
 _Schema = Mapping[str, Any]
 
-# Where the document has them.
+# The location of schemas in the document.
 SCHEMAS = "#/components/schemas"
 # The two forms of a submission.
 SUBMISSIONS: Mapping[str, _Schema] = {
@@ -60,7 +60,7 @@ _COUNTS = ("submitted", "started", "ended", "completed", "failed", "canceled", "
 COMPONENTS: Mapping[str, _Schema] = {
     **SUBMISSIONS,
     "Job": _object(**record.SCHEMAS),
-    # `fields` says which of them a listing has.
+    # The query field `fields` selects the properties of a listing.
     "ListedJob": {"type": "object", "required": ["id"], "properties": record.SCHEMAS},
     "JobException": record.EXCEPTION,
     "Why": record.WHY,
@@ -113,11 +113,11 @@ COMPONENTS: Mapping[str, _Schema] = {
     ),
     "AuditPage": _page("audit", _ref("AuditLine")),
     "Problem": _object(
-        {"errors": {**_list(_object(field=_TEXT, detail=_TEXT)), "description": "Each field, where several are wrong"}},
+        {"errors": {**_list(_object(field=_TEXT, detail=_TEXT)), "description": "All wrong fields, if several"}},
         type=_TEXT,
         title=_TEXT,
         status=_INTEGER,
-        detail={**_TEXT, "description": "What is wrong, in the broker's words where it has refused"},
+        detail={**_TEXT, "description": "What is wrong; the broker's text if the broker refused the request"},
         field={**_or_null(_TEXT), "description": "The field that is wrong"},
         errno={**_or_null(_INTEGER), "description": "The broker's errno"},
     ),
@@ -129,7 +129,7 @@ def _content(description: str, kind: str, schema: _Schema, headers: _Schema | No
     return {**answer, "headers": headers} if headers else answer
 
 
-def _json(name: str, description: str = "As asked", headers: _Schema | None = None) -> dict[str, Any]:
+def _json(name: str, description: str = "Success", headers: _Schema | None = None) -> dict[str, Any]:
     return _content(description, "application/json", _ref(name), headers)
 
 
@@ -142,7 +142,7 @@ _NOTHING = {"description": "Done; the answer has no body"}
 _EVENTS = {"200": _content("Server-sent events, as they come", "text/event-stream", _TEXT)}
 _BYTES: _Schema = {"type": "string", "format": "binary"}
 
-# The responses of each operation when it succeeds, by its operationId.
+# The success responses of each operation, by operationId.
 RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "list_jobs": {"200": _json("JobPage")},
     "submit_job": {"200": _json("CheckedJob", "With dry_run: checked"), **_made("SubmittedJob", "Submitted")},
@@ -154,9 +154,9 @@ RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "get_job_eventlog": {"200": _json("Eventlog")},
     "get_job_output": {
         "200": _content("What was written", "application/octet-stream", _BYTES),
-        "206": _content("The part that Range names", "application/octet-stream", _BYTES),
+        "206": _content("The range that the header Range requests", "application/octet-stream", _BYTES),
     },
-    "follow_job_events": {**_EVENTS, "204": {"description": "There is nothing to come"}},
+    "follow_job_events": {**_EVENTS, "204": {"description": "No more events will follow"}},
     "follow_events": _EVENTS,
     "list_queues": {"200": _json("Queues")},
     "get_resources": {"200": _json("Resources")},
@@ -172,5 +172,5 @@ RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "remove_user": {"204": _NOTHING},
     "read_audit": {"200": _json("AuditPage")},
 }
-# What every operation answers when something is wrong.
-PROBLEM = _content("Something is wrong (RFC 9457)", "application/problem+json", _ref("Problem"))
+# The error response of every operation.
+PROBLEM = _content("An error (RFC 9457)", "application/problem+json", _ref("Problem"))

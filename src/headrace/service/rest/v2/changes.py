@@ -1,4 +1,4 @@
-"""What requests of `/v2` that change a job say, as the job manager is asked for it."""
+"""Requests of `/v2` that change a job, translated to requests to the job manager."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ URGENCY = (submission.URGENCY,)
 
 
 async def updates(link: BrokerLink, id: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `job-manager.update` is asked for: values by path, where the names of attributes may be short. A duration of
-    `+30m` or `-30m` changes the present one. Raises BadFields, NoSuchJob.
+    """The updates for `job-manager.update`: values by jobspec path. Raises BadFields, NoSuchJob.
+
+    A key may be the short name of an attribute. A duration of `+30m` or `-30m` changes the current duration.
     """
     if not given:
         raise BadFields([("updates", "must be an object of keys and values, with one at least")])
@@ -66,6 +67,6 @@ async def submitted(link: BrokerLink, id: int) -> dict[str, Any]:
     """The jobspec of a job as it was submitted, with its environment and files. Raises NoSuchJob."""
     jobspec: dict[str, Any] = (await jobs.lookup(link, id, ["J"]))["J"]
     jobspec["attributes"].setdefault("system", {})
-    # The mark of a key is that of one job.
+    # The mark of an idempotency key belongs to one job, so the copy must not have it.
     (jobspec["attributes"].get("user") or {}).pop(MARK, None)
     return jobspec

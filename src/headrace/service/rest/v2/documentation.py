@@ -1,4 +1,7 @@
-"""The page that describes `/v2`, made from its OpenAPI document. FastAPI's own pages load scripts from elsewhere."""
+"""The documentation page of `/v2`, made from its OpenAPI document.
+
+FastAPI's own pages are not used, because they load scripts from other sites.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-# The OpenAPI document, which openapi.py makes.
+# The OpenAPI document, written by openapi.py.
 KEPT = Path(__file__).with_name("openapi.json")
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -25,8 +28,8 @@ _PAGE = """<!doctype html>
 <header><a class="brand" href="/jobs">Headrace</a></header>
 <main id="content">
 <h1>The interface /v2</h1>
-<p>Requests have a token: <code>Authorization: Bearer TOKEN</code>. What is wrong is answered as a problem of RFC 9457.
-The same for programs: <a href="/v2/openapi.json">OpenAPI 3.1</a>.</p>
+<p>Requests need a token: <code>Authorization: Bearer TOKEN</code>. Errors are problems of RFC 9457.
+This page as a document for programs: <a href="/v2/openapi.json">OpenAPI 3.1</a>.</p>
 {}
 </main>
 </body>
@@ -62,7 +65,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], schemas: Ma
     head = f"<h2><code>{escape(f'{method} {path}')}</code></h2>\n<p>{escape(operation['summary'])}</p>"
     if not rows:
         return head
-    names = "".join(f'<th scope="col">{name}</th>' for name in ("Field", "In", "Type", "Means"))
+    names = "".join(f'<th scope="col">{name}</th>' for name in ("Field", "In", "Type", "Meaning"))
     region = f'<div class="scroll" role="region" aria-label="{escape(f"Fields of {method} {path}")}" tabindex="0">'
     lines = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(where)}</td><td>{escape(_type(schema))}</td>'

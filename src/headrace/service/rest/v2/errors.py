@@ -1,7 +1,7 @@
-"""What `/v2` answers when something is wrong: a problem of RFC 9457, with the field and the broker's errno.
+"""Error responses of `/v2`: problems of RFC 9457, with the invalid field and the broker's errno.
 
-`type` is about:blank, with which RFC 9457 has `title` be the status's own phrase. Where several fields are wrong,
-`errors` has each, and `field` and `detail` are those of the first.
+`type` is about:blank, so `title` is the phrase of the HTTP status (RFC 9457). If several fields are invalid, `errors`
+has each of them, and `field` and `detail` are about the first.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def answer(exc: Exception) -> Response:
     if isinstance(exc, (OtherBody, JobHasEnded)):
         return problem(409, str(exc))
     if isinstance(exc, Refused):
-        # The broker's errno for a jobspec that is wrong is EPERM.
+        # An invalid jobspec is a 400, although the broker's errno for it is EPERM.
         return problem(429 if exc.errno == EAGAIN else 400, str(exc), field=exc.field or None, errno=exc.errno)
     found = problems.of(exc)
-    # That the broker is away is no refusal of its own.
+    # An unreachable broker has not refused anything, so there is no errno of the broker.
     refused = isinstance(exc, OSError) and not isinstance(exc, BrokerUnreachable)
     code = exc.errno if refused and isinstance(exc, OSError) else None
     return problem(found.status, found.text, errno=code, headers=found.headers)

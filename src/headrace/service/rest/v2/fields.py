@@ -1,7 +1,7 @@
-"""The fields of a request of `/v2`. A table of fields is what a route reads, and what OpenAPI says of it.
+"""Fields of a `/v2` request. A table of fields defines what a route reads and its OpenAPI description.
 
-Each field has one place: the query, or a body that is a JSON object. A field that a route does not have is refused, as
-it is most often the name of another that is misspelt.
+Each field has one place: the query, or a body that is a JSON object. An unknown field is rejected, because it is most
+often a misspelt name.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headrace.service.fields import Field, checked_text, json_object, of_query
 from headrace.wire.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-# The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
+# The latest time that programs' calendars support: the end of the year 9999, in seconds since the epoch.
 _LATEST = 253402300799.0
-WRONG_CURSOR = "must be what an answer has as next"
+WRONG_CURSOR = "must be the value of next in an earlier response"
 
 
 def text(value: Any) -> str:
@@ -31,22 +31,25 @@ def text(value: Any) -> str:
 
 
 def switch(value: str) -> bool:
-    """A truth of a query."""
+    """A boolean in a query."""
     if value.lower() not in _SWITCHES:
         raise ValueError(f"must be true or false, not '{value}'")
     return _SWITCHES[value.lower()]
 
 
 def words(value: str) -> list[str]:
-    """Words that commas part, none of them empty."""
+    """Words separated by commas. None may be empty."""
     found = [word.strip() for word in checked_text(value).split(",")]
     if not all(found):
-        raise ValueError("must be words with commas between them")
+        raise ValueError("must be words separated by commas")
     return found
 
 
 def moment(value: str) -> float:
-    """A point in time as seconds since the epoch: these, a time of RFC 3339, or as `flux jobs --since` takes it."""
+    """Parse a point in time, and return it in seconds since the epoch.
+
+    The text is such a number, a time of RFC 3339, or a time as for `flux jobs --since`.
+    """
     seconds = _rfc3339(value)
     try:
         seconds = when.parse(value, time.time(), future=False) if seconds is None else seconds
@@ -58,7 +61,7 @@ def moment(value: str) -> float:
 
 
 def _rfc3339(value: str) -> float | None:
-    """None for a time that does not say its zone."""
+    """Parse a time of RFC 3339; None for any other text, and for a time without a zone."""
     try:
         found = datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
     except ValueError:
@@ -67,15 +70,16 @@ def _rfc3339(value: str) -> float | None:
 
 
 async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, Any]:
-    """The JSON object that the body is; empty without a body. Raises BadBody, and BadFields for a query that has other
-    fields than `query`.
+    """The request body as a JSON object, empty without a body. Raises BadBody.
+
+    Raises BadFields if the request's query has fields that are not in `query`.
     """
     of_query(request, query)
     return await json_object(request)
 
 
 def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
-    """What OpenAPI says of a route that reads these fields from the query."""
+    """The OpenAPI parameters of a route that reads these fields from the query."""
     return [
         {"name": field.name, "in": "query", "required": False, "description": field.description, "schema": field.schema}
         for field in fields
@@ -90,17 +94,17 @@ def form(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, A
 
 
 def body_of(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What OpenAPI says of a route that reads these fields from the body."""
+    """The OpenAPI request body of a route that reads these fields from the body."""
     return {"content": {"application/json": {"schema": form(fields, required)}}, "required": bool(required)}
 
 
 def cursor_text(place: Sequence[Any]) -> str:
-    """Where a page of a list ended, as a text that answers have as `next` and that is of no other use."""
+    """Encode the place where a page ended as an opaque text, for `next` in a response."""
     return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode()
 
 
 def cursor(value: str) -> list[Any]:
-    """The place where a page of a list ended, as `cursor_text` wrote it. Raises ValueError."""
+    """Decode the place where a page ended from the text of `cursor_text`. Raises ValueError."""
     try:
         place = json.loads(base64.urlsafe_b64decode(value.encode("ascii")))
     except (ValueError, RecursionError, binascii.Error):

@@ -1,7 +1,7 @@
-"""Requests with the header `Idempotency-Key`: each submits one job, however often it is sent.
+"""Requests with the header `Idempotency-Key`: a repeated request returns the job of the first one.
 
-The job of a key is remembered for a day. Such a job has a mark in its jobspec, made of key and request. By the mark it
-is found if a response of the broker was lost, and after a restart of the service.
+The job of a key is remembered for a day. Its jobspec has a mark, made from the key and the request. By this mark the
+service finds the job after it lost the broker's response, and after a restart of the service.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from headrace.wire.query.listing import Query
 
 HEADER = "Idempotency-Key"
 _SECONDS = 24 * 3600.0
-# Keys of a user, and jobs that are looked through for them after a start.
+# The maximum number of keys of a user, and of jobs that are searched for keys after a start.
 _MOST = 10_000
-# Jobspecs that the broker is asked for at a time.
+# Jobspecs that are requested from the broker at a time.
 _AT_A_TIME = 64
 LONGEST = 255
-# The attribute of a jobspec that has the mark, below `user`.
+# The attribute `user.idempotency-key` of a jobspec has the mark.
 MARK = "idempotency-key"
 # Seconds that the clocks of service and broker may differ.
 _CLOCKS = 60.0
 
 
 class BadKey(ValueError):
-    """The header cannot be a key; the text is for users."""
+    """The header is not a valid key. The text is for users."""
 
 
 class OtherBody(ValueError):
-    """A key that was used for another request; the text is for users."""
+    """The key was used for another request. The text is for users."""
 
 
 def key_of(headers: Headers) -> str | None:
@@ -53,7 +53,7 @@ def key_of(headers: Headers) -> str | None:
 
 @dataclass
 class _Entry:
-    # Of the request; "" while there is no job of it.
+    # The hash of the request that uses the key, "" if there is none or it was refused.
     digest: str
     since: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -68,7 +68,7 @@ class _Own:
 
     entries: dict[str, _Entry] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Whether those of jobs that were submitted before this service started are among them.
+    # True once `entries` has the jobs that were submitted before this service started.
     complete: bool = False
 
 
@@ -82,16 +82,17 @@ class Keys:
     async def submit(
         self, link: BrokerLink, key: str, body: bytes, jobspec: dict[str, Any], send: Callable[[], Awaitable[int]]
     ) -> int:
-        """The job of this key and body: that of a request before, or what `send` submits, whose `jobspec` gets the mark
-        of the key. Raises OtherBody, and what `send` raises.
+        """Return the job of an earlier request with this key and body, or submit a new job with `send`.
+
+        The `jobspec` of a new job gets the mark of the key. Raises OtherBody, and the errors of `send`.
         """
         userid = link.identity.userid if link.identity is not None else -1
         digest = hashlib.sha256(body).hexdigest()
         mark = hashlib.sha256(f"{userid}:{key}".encode()).hexdigest()
         entry = await self._entry(link, userid, mark)
-        # A request that comes while the first is under way waits for its job.
+        # A request that arrives while the first one is in progress waits for its job.
         async with entry.lock:
-            # What was refused can be sent once more, with another body, too.
+            # After a refusal the key can be used again, even with another body.
             entry.digest = entry.digest or digest
             if entry.digest != digest:
                 raise OtherBody(f"{HEADER} '{key}' was used for another request: each job needs a key of its own")
@@ -128,7 +129,7 @@ class Keys:
 
 
 async def _marked(link: BrokerLink, since: float) -> list[tuple[str, _Entry]]:
-    """The marks of the user's last jobs that were submitted from a time on, the oldest first."""
+    """The marks of the user's last jobs that were submitted since a time, the oldest first."""
     query = Query(count=0)
     query.add("t_submit", [f">={max(0.0, since)!r}"])
     if link.identity is not None:
@@ -145,11 +146,11 @@ async def _marked(link: BrokerLink, since: float) -> list[tuple[str, _Entry]]:
 
 
 async def _mark(link: BrokerLink, id: int) -> str:
-    """The mark of a job, "" for one without."""
+    """The mark of a job, "" if it has none."""
     try:
         jobspec = json.loads(await jobs.kept(link, id, "jobspec"))
     except (jobs.NoSuchJob, jobs.NothingYet):
-        # It was purged meanwhile.
+        # The job was purged meanwhile.
         return ""
     found = ((jobspec.get("attributes") or {}).get("user") or {}).get(MARK)
     return found if isinstance(found, str) else ""

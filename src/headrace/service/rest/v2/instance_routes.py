@@ -77,9 +77,9 @@ async def get_statistics(request: Request) -> Response:
 async def get_me(request: Request) -> Response:
     of_query(request, ())
     here = service.of(request)
-    who = here.identity
+    identity = here.identity
     return service.as_json(
-        {"name": who.name, "userid": who.userid, "sees_all": who.sees_all, "auth": here.settings.auth}
+        {"name": identity.name, "userid": identity.userid, "sees_all": identity.sees_all, "auth": here.settings.auth}
     )
 
 

@@ -1,8 +1,8 @@
-"""Pages of jobs: which jobs, in which order, and where the next page begins.
+"""Pages of jobs: filters, order, and the cursor of the next page.
 
-The order of job-list (RFC 43: pending, running, ended) costs as much as the page is long, as the broker stops there;
-for another one all matching jobs are read and sorted here. A cursor names the last job of a page by its place in the
-order, so jobs that come and go do not shift the next page; a job whose state changes between two pages may be on both.
+In the order of job-list (RFC 43: pending, running, ended) the broker reads only as many jobs as the page has. For any
+other order all matching jobs are read and sorted here. A cursor has the place of a page's last job in the order, so new
+and removed jobs do not shift the next page. A job whose state changes between two pages may be on both.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def _fields(value: str) -> list[str]:
 
 
 class _Cursor(NamedTuple):
-    """Where a page ended: the order, the last job's value in it, its id, and how many jobs came before it that the
-    broker will send once more.
+    """The end of a page: the order, and the last job's value in this order and its id.
+
+    `before` is the number of jobs, up to the last one, that the broker will send again for the next page.
     """
 
     sort: str
@@ -74,7 +75,7 @@ def _read_cursor(value: str) -> _Cursor:
 
 
 def _is_place(value: Any) -> bool:
-    """Whether this is a place in the order of job-list, see `_place`."""
+    """True if this is a place in the order of job-list, as `_place` returns it."""
     return (
         type(value) is list
         and len(value) == 2
@@ -93,25 +94,25 @@ FIELDS = (
         "limit",
         whole_number(1, MOST),
         {"type": "integer", "minimum": 1, "maximum": MOST, "default": _DEFAULT_LIMIT},
-        "So many jobs at most",
+        "The maximum number of jobs on a page",
     ),
-    Field("cursor", _read_cursor, {"type": "string"}, "The next of the answer before: the jobs after those"),
+    Field("cursor", _read_cursor, {"type": "string"}, "The next of an earlier response, for the page after it"),
     Field(
         "sort",
         _sort,
         {"type": "string"},
-        f"In this order, - for the opposite (default: pending, running, last ended): {', '.join(_SORTED)}",
+        f"The order, with - for descending (default: pending, running, last ended): {', '.join(_SORTED)}",
     ),
-    Field("fields", _fields, {"type": "string"}, "These fields of each job, with commas (default: all but the costly)"),
+    Field("fields", _fields, {"type": "string"}, "The fields to return, with commas (default: not annotations, why)"),
 )
 
 
 async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str, Any]:
-    """The page that the values of FIELDS ask for: {jobs, next}. Raises BadFields."""
+    """The page for the values of FIELDS: {jobs, next}. Raises BadFields."""
     names = ["id", *(name for name in chosen.get("fields", record.LISTED) if name != "id")]
     limit, sort, cursor = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("sort", ""), chosen.get("cursor")
     if cursor is not None and cursor.sort != sort:
-        raise BadFields([("cursor", "belongs to another order: sort must be as it was")])
+        raise BadFields([("cursor", "is for another order: use the same sort as in the earlier request")])
     query = _query(chosen)
     attrs = record.attributes(names)
     if sort:
@@ -124,7 +125,7 @@ async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str
 
 
 def _query(chosen: dict[str, Any]) -> Query:
-    """Raises BadFields."""
+    """The query of job-list for the filters of a request. Raises BadFields."""
     query = Query(count=0, since=chosen.get("since", 0.0))
     if "state" in chosen:
         query.filter(",".join(chosen["state"]))
@@ -148,14 +149,14 @@ def _end(sort: str, shown: list[dict[str, Any]], cursor: _Cursor | None) -> _Cur
         return _Cursor(sort, last.get(sort.removeprefix("-")), last["id"])
     place = _place(last)
     group, bound = _group(last), _bound(place)
-    # The broker sends these before the next page once more: ended jobs of the same moment, and all active ones.
+    # The broker sends these jobs again for the next page: ended jobs of the same moment, or all of an active group.
     before = sum(_group(job) == group and _bound(_place(job)) == bound for job in shown)
     if cursor is not None and _group_of(cursor.value) == group and _bound(cursor.value) == bound:
         before += cursor.before
     return _Cursor("", place, last["id"], before)
 
 
-# -- the order of job-list: a place is [minus the number of the group, the value that orders it]
+# -- the order of job-list: a place is [minus the index of the group, the job's value in the order of the group]
 
 _GROUPS = (PENDING, RUNNING, INACTIVE)
 _NEEDED = ("state", "priority", "t_run", "t_inactive")
@@ -176,14 +177,17 @@ def _group_of(place: list[Any]) -> int:
 
 
 def _bound(place: list[Any]) -> float | None:
-    """The time from which on ended jobs are asked for."""
+    """For a place among ended jobs, the latest `t_inactive` of the next page; else None."""
     return place[1] if _group_of(place) == 2 else None
 
 
 async def _listed(
     link: BrokerLink, query: Query, attrs: list[str], limit: int, cursor: _Cursor | None
 ) -> list[dict[str, Any]]:
-    """`limit` and one more jobs after the cursor, in the order of job-list. Raises BadFields."""
+    """At least `limit` + 1 jobs after the cursor, if there are as many, in the order of job-list.
+
+    Raises BadFields.
+    """
     attrs = list(dict.fromkeys((*attrs, *_NEEDED)))
     query.count = limit + 1
     if cursor is None:
@@ -199,7 +203,7 @@ async def _listed(
     for index, job in enumerate(found):
         if job["id"] == cursor.id and _place(job) == cursor.value:
             return found[index + 1 :]
-    # The job was purged, or has changed its state.
+    # The cursor's job was purged, or has changed its state.
     return [job for job in found if (_place(job), -job["id"]) < (cursor.value, -cursor.id)]
 
 
@@ -209,7 +213,7 @@ async def _listed(
 async def _sorted(
     link: BrokerLink, query: Query, attrs: list[str], sort: str, cursor: _Cursor | None
 ) -> list[dict[str, Any]]:
-    """All jobs after the cursor, by a field and the id; those that have no value come last. Raises BadFields."""
+    """All jobs after the cursor, by a field, then by id. Jobs without a value come last. Raises BadFields."""
     name, opposite = sort.removeprefix("-"), sort.startswith("-")
     found = await jobs.listing(link, query, list(dict.fromkeys((*attrs, *([] if name == "id" else [name])))))
     have = [job for job in found if job.get(name) is not None]

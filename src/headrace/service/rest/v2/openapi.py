@@ -1,5 +1,6 @@
-"""The OpenAPI document of `/v2`, which is kept beside this file. After a change of routes or fields:
-`python -m headrace.service.rest.v2.openapi`.
+"""The OpenAPI document of `/v2`, which is stored beside this file.
+
+After a change of routes or fields, run `python -m headrace.service.rest.v2.openapi`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def document() -> dict[str, Any]:
     found = get_openapi(title="Headrace", version="2", openapi_version="3.1.0", routes=app.routes)
     for operations in found["paths"].values():
         for operation in operations.values():
-            # FastAPI does not know them, as the routes return ready bytes.
+            # FastAPI cannot know the responses, because the routes return encoded bytes.
             operation["responses"] = {**answers.RESPONSES[operation["operationId"]], "default": answers.PROBLEM}
     found["components"] = {
         **{"schemas": answers.COMPONENTS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}

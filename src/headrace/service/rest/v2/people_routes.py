@@ -32,17 +32,19 @@ _PAGE = (
         "limit",
         whole_number(1, _MOST),
         {"type": "integer", "minimum": 1, "maximum": _MOST, "default": _DEFAULT_LIMIT},
-        "So many at most",
+        "The maximum number of entries on a page",
     ),
-    Field("cursor", fields.cursor, _TEXT, "The next of the answer before: what comes after those"),
+    Field("cursor", fields.cursor, _TEXT, "The next of an earlier response, for the page after it"),
 )
-_OF_USER = Field("user", fields.text, _TEXT, "Those of this user, or of all; but the own for administrators only")
+_OF_USER = Field(
+    "user", fields.text, _TEXT, "Whose tokens: a user, or all (default: your own; others for administrators)"
+)
 _ISSUE = (
     Field("note", _note, {"type": "string", "maxLength": LONGEST_NOTE}, "What the token is for"),
-    Field("minutes", integer(1), {"type": "integer", "minimum": 1}, "It is valid so long, but no longer than a login"),
+    Field("minutes", integer(1), {"type": "integer", "minimum": 1}, "The token's lifetime, at most that of a login"),
 )
 _PASSWORD = Field("password", named, {**_TEXT, "minLength": 1}, "The password")
-_ADMIN = Field("admin", truth, {"type": "boolean"}, "Whether an administrator")
+_ADMIN = Field("admin", truth, {"type": "boolean"}, "Whether the user is an administrator")
 _ADD = (Field("name", named, {**_TEXT, "minLength": 1}, "The user's name"), _PASSWORD, _ADMIN)
 _CHANGE = (_PASSWORD, _ADMIN)
 
@@ -58,7 +60,7 @@ def _body(form: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, An
 
 
 def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], chosen: dict[str, Any]) -> Response:
-    """`limit` of the rows, which are in the order of their keys, after that of the cursor."""
+    """A page of `limit` rows after the cursor. The rows must be in the order of their keys."""
     limit, begin = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("cursor")
     try:
         remaining = [row for row in rows if begin is None or key(row) > begin]
@@ -69,16 +71,14 @@ def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], cho
     return service.as_json({name: [row._asdict() for row in shown], "next": next})
 
 
-@router.get(
-    "/tokens", summary="Tokens that are valid, without themselves", openapi_extra=_parameters((_OF_USER, *_PAGE))
-)
+@router.get("/tokens", summary="Valid tokens, without their texts", openapi_extra=_parameters((_OF_USER, *_PAGE)))
 async def list_tokens(request: Request) -> Response:
     chosen = of_query(request, (_OF_USER, *_PAGE))
     found = service.of(request).people.tokens(chosen.get("user", ""))
     return _page("tokens", found, lambda token: [-token.issued, token.id], chosen)
 
 
-@router.post("/tokens", summary="A new token of yours, which is not shown again", openapi_extra=_body(_ISSUE))
+@router.post("/tokens", summary="Issue a token for yourself; its text is not shown again", openapi_extra=_body(_ISSUE))
 async def issue_token(request: Request) -> Response:
     values = pick(await fields.of_body(request), _ISSUE)
     minutes = values.get("minutes")
@@ -118,7 +118,7 @@ async def change_user(request: Request, name: str) -> Response:
     return service.as_json(found._asdict())
 
 
-@router.delete("/users/{name}", summary="Remove a user with the tokens; the userid is given to nobody")
+@router.delete("/users/{name}", summary="Remove a user and the user's tokens; the userid is not given to another user")
 async def remove_user(request: Request, name: str) -> Response:
     of_query(request, ())
     service.of(request).people.remove(name)
@@ -127,11 +127,11 @@ async def remove_user(request: Request, name: str) -> Response:
 
 @router.get(
     "/audit",
-    summary="Changes and refusals, the newest first: yours, for administrators all",
+    summary="Changes and refusals, the newest first: your own, or all for administrators",
     openapi_extra=_parameters(_PAGE),
 )
 async def read_audit(request: Request) -> Response:
-    """A page may have fewer lines than asked for though there are more; `next` tells."""
+    """A page may have fewer lines than `limit`. There are more lines as long as `next` is not null."""
     chosen = of_query(request, _PAGE)
     begin = chosen.get("cursor")
     if begin is not None and not (len(begin) == 1 and type(begin[0]) is int and 0 <= begin[0] < 1 << 53):

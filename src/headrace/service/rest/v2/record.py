@@ -1,6 +1,6 @@
-"""A job as `/v2` describes it: the fields of `flux jobs`, each of them there for every job, null where it has none.
+"""The description of a job in `/v2`: the fields of `flux jobs`. A field without a value is null.
 
-An id is text (F58 in ASCII), as numbers of 64 bits lose their last digits in JavaScript and jq.
+An id is text (F58 in ASCII), because numbers of 64 bits lose their last digits in JavaScript and jq.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALWAYS_TEXT = {"type": "string"}
 _TEXT = {"type": ["string", "null"]}
 _INTEGER = {"type": ["integer", "null"]}
 _NUMBER = {"type": ["number", "null"]}
-# The attributes of job-list, with what OpenAPI says of each.
+# The attributes of job-list, with the OpenAPI schema of each.
 _RAW: Mapping[str, Mapping[str, Any]] = {
     **{"name": _ALWAYS_TEXT, "userid": {"type": "integer"}},
     **dict.fromkeys(("queue", "bank", "project"), _TEXT),
@@ -72,7 +72,7 @@ _DERIVED: Mapping[str, Callable[[JobInfo], Any]] = {
     "exception": _exception,
     "why": _why,
 }
-# The attributes of job-list that a field is made of, where it is not the one of its name.
+# The attributes of job-list that a field is made from, if they differ from the field's name.
 _NEEDS = {
     "user": ["userid"],
     "exception": ["exception_occurred", "exception_severity", "exception_type", "exception_note"],
@@ -88,7 +88,7 @@ WHY = {
     "required": ["reason", "jobs_ahead", "t_estimate"],
     "properties": {"reason": _TEXT, "jobs_ahead": _INTEGER, "t_estimate": _NUMBER},
 }
-# What OpenAPI says of each field; in its document the schemas above are components.
+# The OpenAPI schema of each field. EXCEPTION and WHY are components of the document.
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     **dict.fromkeys(("id", "user", "state", "status"), _ALWAYS_TEXT),
     "result": _TEXT,
@@ -98,12 +98,13 @@ SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "why": {"oneOf": [{"$ref": "#/components/schemas/Why"}, {"type": "null"}]},
 }
 FIELDS = tuple(SCHEMAS)
-# Reasons are looked for among all jobs that wait, and annotations have them: a listing has both on demand.
+# To find the reason why a job waits, the broker searches all pending jobs. Annotations and `why` have this reason, so a
+# listing has these two fields only on request.
 LISTED = tuple(name for name in FIELDS if name not in ("annotations", "why"))
 
 
 def attributes(names: Iterable[str]) -> list[str]:
-    """What job-list is asked for, to make these fields of a job; the state is always needed."""
+    """The attributes of job-list from which these fields are made. The state is always needed."""
     found = {"state": None}
     for name in names:
         if name != "id":
@@ -112,7 +113,7 @@ def attributes(names: Iterable[str]) -> list[str]:
 
 
 def record(raw: dict[str, Any], names: Iterable[str], now: float) -> dict[str, Any]:
-    """These fields of the job `raw` of job-list, seen at time `now` (seconds)."""
+    """These fields of a job, from `raw` of job-list, at time `now` (seconds since the epoch)."""
     empty, derived = _plan(tuple(names))
     found = empty.copy()
     for name, value in raw.items():
@@ -126,6 +127,6 @@ def record(raw: dict[str, Any], names: Iterable[str], now: float) -> dict[str, A
 
 @lru_cache(maxsize=64)
 def _plan(names: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, Callable[[JobInfo], Any]]]]:
-    """The record of a job that has none of these fields, and how those are found that are no attribute of job-list."""
+    """An empty record with these fields, and the functions of those that are not attributes of job-list."""
     derived = [(name, _DERIVED[name]) for name in names if name in _DERIVED]
     return {name: _NULL.get(name) for name in names}, derived

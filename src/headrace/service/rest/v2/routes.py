@@ -33,12 +33,12 @@ ROUTERS = (
     people_routes.router,
     instance_routes.public,
 )
-_DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),)
+_DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Only check the job, and return its jobspec"),)
 _KEY = {
     "name": idempotency.HEADER,
     "in": "header",
     "required": False,
-    "description": "With a key, the same request is answered with the same job for 24 h",
+    "description": "With a key, a repeated request returns the same job for 24 h",
     "schema": {"type": "string", "minLength": 1, "maxLength": idempotency.LONGEST},
 }
 
@@ -66,11 +66,11 @@ _UPDATE = {
 
 
 def _ready(body: bytes) -> Response:
-    """JSON that is encoded already."""
+    """A response with encoded JSON."""
     return Response(body, media_type="application/json")
 
 
-@router.get("/jobs", summary="Jobs, a page of them", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
+@router.get("/jobs", summary="A page of jobs", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
 async def list_jobs(request: Request) -> Response:
     chosen = of_query(request, listing.FIELDS)
     return service.as_json(await listing.page(service.of(request).link, chosen, time.time()))
@@ -97,8 +97,8 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
         id = await send()
     else:
         keys: idempotency.Keys = request.app.state.keys
-        what = b"%s\0%s" % (request.url.path.encode(), await request.body())
-        id = await keys.submit(link, key, what, found.jobspec, send)
+        body = b"%s\0%s" % (request.url.path.encode(), await request.body())
+        id = await keys.submit(link, key, body, found.jobspec, send)
     request.state.job = id
     text = encode(id, "f58plain")
     return service.as_json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
@@ -138,9 +138,9 @@ async def update_job(request: Request, jobid: str) -> Response:
     return await _change(request, jobid, "update", {"updates": updates})
 
 
-async def _change(request: Request, jobid: str, method: str, what: dict[str, Any]) -> Response:
+async def _change(request: Request, jobid: str, method: str, arguments: dict[str, Any]) -> Response:
     id = jobs.read_id(jobid)
-    answer = await jobs.change(service.of(request).link, id, method, what)
+    answer = await jobs.change(service.of(request).link, id, method, arguments)
     return service.as_json({"id": encode(id, "f58plain"), **answer})
 
 
@@ -163,7 +163,7 @@ async def get_job_resources(request: Request, jobid: str) -> Response:
 
 async def _kept(request: Request, jobid: str, key: str) -> Response:
     of_query(request, ())
-    # The broker keeps JSON.
+    # The broker stores jobspec and R as JSON.
     return _ready((await jobs.kept(service.of(request).link, jobs.read_id(jobid), key)).encode())
 
 

@@ -31,21 +31,21 @@ _RANGE = re.compile(r"bytes=(\d{0,16})-(\d{0,16})", re.ASCII)
 
 
 _OUTPUT = (
-    Field("stream", choice(_STREAMS), {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
+    Field("stream", choice(_STREAMS), {"type": "string", "enum": list(_STREAMS)}, "Only this stream (default: both)"),
     Field(
         "offset",
         whole_number(0, _LARGEST),
         {"type": "integer", "minimum": 0, "maximum": _LARGEST},
-        "From this byte on, in what was chosen",
+        "The first byte to return, counted in the chosen streams",
     ),
-    Field("follow", fields.switch, {"type": "boolean"}, "Go on until the output ends"),
+    Field("follow", fields.switch, {"type": "boolean"}, "Follow the output until it ends"),
 )
 _READ = {"parameters": fields.parameters(_OUTPUT)}
 _LAST = {
     "parameters": [
         {
             **{"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}},
-            "description": "The id of the last event that was received: those after it come",
+            "description": "The id of the last received event; the stream continues after it",
         }
     ]
 }
@@ -68,7 +68,7 @@ async def get_job_output(request: Request, jobid: str) -> Response:
 
 
 async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any], first: str, last: str) -> Response:
-    """A part of what was written until now (RFC 9110 section 14), of which the size is told."""
+    """A range of the output so far (RFC 9110 section 14), with the total size."""
     size = 0
     async for piece in _chosen(_written(here, job), chosen):
         size += len(piece)
@@ -91,7 +91,10 @@ async def _followed(here: service.Here, id: int) -> AsyncIterator[stdio.Data]:
 
 
 async def _written(here: service.Here, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
-    """What a job has written until now. That of a job that has ended comes piece by piece, however long it is."""
+    """The output of a job so far.
+
+    The output of an ended job is read piece by piece, so it may be of any length.
+    """
     if job["state"] == INACTIVE:
         async for part in _followed(here, job["id"]):
             yield part
@@ -120,7 +123,7 @@ async def _beyond(pieces: AsyncIterator[bytes], skip: int, most: int = _LARGEST)
 
 
 def _sent(id: str, data: bytes, name: str = "") -> bytes:
-    """One server-sent event; JSON has no line ends."""
+    """Encode a server-sent event. The data is JSON, so it has no line ends."""
     return b"%sid: %s\ndata: %s\n\n" % (f"event: {name}\n".encode() if name else b"", id.encode(), data)
 
 
@@ -148,7 +151,7 @@ async def follow_job_events(request: Request, jobid: str) -> Response:
 
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
 async def follow_events(request: Request) -> Response:
-    """Without Last-Event-ID, or with one that is too old, events from now on come, after one of the name `begin`."""
+    """Without Last-Event-ID, or if it is too old, an event `begin` comes first, then only new events."""
     of_query(request, ())
     here = service.of(request)
     journal = here.service.news(here.own_link)

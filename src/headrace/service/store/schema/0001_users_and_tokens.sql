@@ -1,8 +1,8 @@
--- Times are seconds since the epoch. Earlier development versions of Headrace made the same tables with Alembic; such a
--- store keeps them, and loses Alembic's table.
+-- Times are seconds since the epoch. Earlier development versions of Headrace made the same tables with Alembic. Such a
+-- store keeps its tables, except for the table of Alembic.
 
--- The row of a removed user stays, so that its userid, which is in its jobs, is given to nobody else, unless passwd
--- gives it.
+-- The row of a removed user stays. The user's jobs still have the userid, so it must not be assigned to another user,
+-- unless passwd does so.
 CREATE TABLE IF NOT EXISTS users (
     userid INTEGER NOT NULL PRIMARY KEY,
     name VARCHAR(64) NOT NULL UNIQUE,
