@@ -36,8 +36,8 @@ SEARCH_BUDGET = 32
 class RepairableScheduler(Scheduler):
     """A scheduler that refuses a request only if it fails with all resources up.
 
-    Resources that are down may be repaired.
-    The result depends only on the request and on properties. It is cached, since it is needed for every pending job.
+    Resources that are down may be repaired. The result depends only on the request and on properties. It is cached,
+    since it is needed for every pending job.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
