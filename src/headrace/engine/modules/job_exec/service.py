@@ -12,7 +12,10 @@ NAME = "job-exec"
 
 
 def check(ctx: ModuleContext, args: list[str]) -> None:
-    """Raise RpcError(EINVAL) for invalid arguments, before a reload ends the running jobs."""
+    """Raise RpcError(EINVAL) for invalid arguments.
+
+    This is checked before a module is reloaded, because the reload ends the running jobs.
+    """
     if ctx.rank == 0:
         only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         Settings(ctx.config, args)
