@@ -85,7 +85,7 @@ class _Heartbeat:
         self.count = 0
         self.heard = ctx.monotonic()
         self.warned = False
-        # The time for which `_look` is scheduled.
+        # The time for which `_check` is scheduled.
         self.look_due = inf
         self.beating: Any = None
         self.watching: Any = None
@@ -134,9 +134,9 @@ class _Heartbeat:
         self.watching = None
         self.look_due = inf
         self.warned = False
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Check the deadlines for warning and exit, and schedule the next check.
 
         Pulses do not reset the timer, so it wakes a broker only once in several periods.
@@ -157,7 +157,7 @@ class _Heartbeat:
         next_at = min(warn_at, timeout if timeout > 0 else inf)
         if next_at < inf:
             self.look_due = now + next_at - silent
-            self.watching = self.ctx.call_later(next_at - silent, self._look)
+            self.watching = self.ctx.call_later(next_at - silent, self._check)
 
     def _end(self, silent: float) -> None:
         self.ctx.log(logging.CRITICAL, f"no heartbeat for {silent:.1f}s: this broker ends")

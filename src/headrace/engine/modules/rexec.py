@@ -100,7 +100,7 @@ class _Server:
             "wait": self._wait,
             "attach": self._attach,
         }
-        answering = {name: _answering_as_asked(handler) for name, handler in methods.items()}
+        answering = {name: _with_original_topic(handler) for name, handler in methods.items()}
         ctx.service(NAME, answering, requests=REXEC)
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"processes": len(self.by_handle)})
@@ -371,7 +371,7 @@ def _job_of(body: dict[str, Any]) -> int:
     return int(body["shell"]["job"]) if body.get("shell") else 0
 
 
-def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+def _with_original_topic(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
     """Wrap a handler so that responses have the topic of the client's original request (RFC 6)."""
 
     def handle(msg: Message) -> Any:

@@ -71,7 +71,7 @@ def _mode_of(path: str) -> int:
         return 0
 
 
-def _push(fd: int, data: memoryview) -> int:
+def _write_some(fd: int, data: memoryview) -> int:
     """Write `data`; if a terminal is full, wait up to _TERMINAL_TIMEOUT for its reader. Raises OSError."""
     try:
         return os.write(fd, data)
@@ -224,16 +224,16 @@ class Output:
         view = memoryview(data)
         while fd is not None and view:
             try:
-                view = view[_push(fd, view) :]
+                view = view[_write_some(fd, view) :]
             except OSError as exc:
                 # The job continues, but the file is closed. If output were added after a gap, it would look complete.
                 with contextlib.suppress(OSError):
                     os.close(fd)
                 del self._files[path]
-                self._say_lost(path, exc)
+                self._report_lost(path, exc)
                 return
 
-    def _say_lost(self, path: str, exc: OSError) -> None:
+    def _report_lost(self, path: str, exc: OSError) -> None:
         why = f"error writing {path}: {exc.strerror}: output is lost"
         self.log(3, why, self._nodeid)
         self._lost(why)
@@ -300,7 +300,7 @@ class Output:
                 os.close(fd)
             except OSError as exc:
                 # Some file systems report missing space only at close(2).
-                self._say_lost(path, exc)
+                self._report_lost(path, exc)
 
 
 def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:

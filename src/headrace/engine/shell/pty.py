@@ -143,7 +143,7 @@ class Pty:
         self._slow.discard(token)
         self._read_or_wait()
 
-    def _show_the_rest(self) -> None:
+    def _flush_output(self) -> None:
         self._ends = True
         self._slow.clear()
         self._read_or_wait()
@@ -156,7 +156,7 @@ class Pty:
         self.close()
         if output is not None:
             output.eof(self._task.rank, "stdout")
-        self._say_exit()
+        self._report_exit()
         self._task.stream_ended()
 
     def close(self) -> None:
@@ -173,10 +173,10 @@ class Pty:
     def process_ended(self, status: int) -> None:
         """Handle the end of the terminal's session leader. Its last output may still be unread."""
         self._status = status
-        self._show_the_rest()
-        self._say_exit()
+        self._flush_output()
+        self._report_exit()
 
-    def _say_exit(self) -> None:
+    def _report_exit(self) -> None:
         if self._status is None or self.master >= 0:
             return
         self._show(self._decoder.decode(b"", final=True))
@@ -190,7 +190,7 @@ class Pty:
         if signum not in _NO_END:
             self._stop_awaiting()
         if signum == signal.SIGKILL:
-            self._show_the_rest()
+            self._flush_output()
 
     def _stop_awaiting(self) -> None:
         if self.awaited:
@@ -211,7 +211,7 @@ class Pty:
             early, self._early_output = self._decoder.decode(self._early_output), bytearray()
             if early:
                 self._job.reports.reply(token, {"type": "data", "data": early})
-            self._say_exit()
+            self._report_exit()
             self._stop_awaiting()
             return
         if kind in ("data", "write"):

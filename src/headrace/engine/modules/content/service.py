@@ -433,10 +433,10 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
     if ctx.attrs.get("statedir") and ctx.attrs.get("content.backing-module") == "none":
         raise RpcError(errno.EINVAL, "content.backing-module is none, but a statedir keeps blobs in content-sqlite")
-    left = kept.pop(ctx.name, None) if kept else None
+    inherited = kept.pop(ctx.name, None) if kept else None
     if lost := emptied(path, _LOST):
         ctx.log(logging.ERROR, lost)
-    kept_store = left if isinstance(left, MemoryStore) else MemoryStore()
+    kept_store = inherited if isinstance(inherited, MemoryStore) else MemoryStore()
     try:
         store = SqliteStore(path, hash_name) if path else kept_store
     except sqlite3.Error as exc:

@@ -297,15 +297,15 @@ class Leader:
         if job.id not in self.jobs:
             return
         settings = self.settings
-        left = job.doomed_at + settings.max_kill_timeout - self.ctx.monotonic()
-        if left <= 0 if settings.max_kill_timeout else job.kills >= settings.max_kills:
+        remaining = job.doomed_at + settings.max_kill_timeout - self.ctx.monotonic()
+        if remaining <= 0 if settings.max_kill_timeout else job.kills >= settings.max_kills:
             self._give_up(job)
             return
         job.kills += 1
         self.node.down({"op": "kill", "id": job.id, "signum": settings.kill_signal, "all": True})
         wait = min(settings.kill_timeout * 2.0 ** min(job.kills - 1, 32), 300.0)
         if settings.max_kill_timeout:
-            wait = min(wait, left)
+            wait = min(wait, remaining)
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
     def _give_up(self, job: Job) -> None:

@@ -76,9 +76,9 @@ class TreeExec:
         self._peers: dict[int, list[FromPeer]] = {}
         # For each child, the ranks at and below it, as a bit set.
         self._subtrees: dict[int, int] = {}
-        self._look_below()
+        self._update_subtrees()
         ctx.tree.on_child_lost.append(self._child_lost)
-        ctx.on_growth(self._look_below)
+        ctx.on_growth(self._update_subtrees)
         agent = ctx.agent
         if agent is not None:
             agent.subscribe(self._from_agent)
@@ -99,7 +99,7 @@ class TreeExec:
             self.ctx.tree.on_child_lost.remove(self._child_lost)
         self.shells.clear()
 
-    def _look_below(self, _added: Idset | None = None) -> None:
+    def _update_subtrees(self, _added: Idset | None = None) -> None:
         """Update the ranks below each child, since the tree may have grown."""
         topology = self.ctx.tree.topology
         self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
@@ -274,13 +274,13 @@ class TreeExec:
         pairs = part.barrier(source, op["seq"], op["kvs"])
         if pairs is None:
             return
-        whole: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
+        merged: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
         # At rank 0, all shells of the job have entered the barrier. A job with one rank has no other shells, so its
         # barrier is complete here and is not sent to rank 0.
         if self.rank == 0 or len(part.job["ranks"]) == 1:
-            self.down(whole)
+            self.down(merged)
         else:
-            self.report(whole)
+            self.report(merged)
 
     def _report_up(self, op: Report) -> None:
         if not self._up:
@@ -304,8 +304,8 @@ class TreeExec:
         if self._on_way <= _RESUME_BELOW:
             if self.ctx.agent is not None:
                 self.ctx.agent.resume()
-            owed, self._owed = self._owed, []
-            for msg in owed:
+            delayed, self._owed = self._owed, []
+            for msg in delayed:
                 self.ctx.respond(msg)
 
     # -- between the shells of one job

@@ -176,11 +176,11 @@ class ShellServices:
         """Notify the agent when the client of stream `token` has received all data so far, or is gone."""
         entry = self._waiting.get(token)
         if entry is None:
-            self._tell_drained(job, token)
+            self._send_drained(job, token)
             return
         route = drain.route_of(entry[1])
-        self.ctx.call(drain.TOPIC, route, lambda _reply: self._tell_drained(job, token), self.ctx.rank)
+        self.ctx.call(drain.TOPIC, route, lambda _reply: self._send_drained(job, token), self.ctx.rank)
 
-    def _tell_drained(self, job: int, token: int) -> None:
+    def _send_drained(self, job: int, token: int) -> None:
         if self.ctx.agent is not None:
             self.ctx.agent.send({"op": "rpc-drained", "id": job, "token": token})

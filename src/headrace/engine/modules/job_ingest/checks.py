@@ -84,12 +84,12 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
         elif plugin and plugin not in _PLUGINS:
             raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}")
     # The classes in files get all options that do not belong to the built-in plugins, and refuse unknown ones.
-    theirs = tuple(option for option in options if option.partition("=")[0] not in _OPTIONS) if files else ()
+    passed_on = tuple(option for option in options if option.partition("=")[0] not in _OPTIONS) if files else ()
     for option in options:
         if option.startswith("-") and option.partition("=")[0] not in _OPTIONS and not files:
             raise RpcError(errno.EINVAL, f"{_WHERE}.args: {option!r} is not one of {', '.join(_OPTIONS)}")
     instances = (least.get("minnodes", 0), least.get("mincores", 0)) if "require-instance" in plugins else None
-    return Checks("feasibility" in plugins, instances, files, theirs)
+    return Checks("feasibility" in plugins, instances, files, passed_on)
 
 
 def refuse_direct(jobspec: dict[str, Any], least: tuple[int, int]) -> None:

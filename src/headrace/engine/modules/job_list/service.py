@@ -90,11 +90,11 @@ class _Lister:
         ctx.service(
             NAME,
             {
-                "list": self._of_all(self._list),
+                "list": self._after_catching_up(self._list),
                 "list-id": self._list_id,
                 "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
-                "job-stats": self._of_all(self._job_stats),
-                "metrics": self._of_all(self._metrics),
+                "job-stats": self._after_catching_up(self._job_stats),
+                "metrics": self._after_catching_up(self._metrics),
                 "job-state-pause": self._pause,
                 "job-state-unpause": self._unpause,
             },
@@ -107,7 +107,7 @@ class _Lister:
         ctx.subscribe("job-purge-inactive", self._purged)
         ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
 
-    def _of_all(self, answer: Handler) -> Handler:
+    def _after_catching_up(self, answer: Handler) -> Handler:
         """Wrap a handler so that requests wait until the past events have been read.
 
         After a restart of the instance, clients send requests as soon as the socket exists, while modules are still
@@ -169,7 +169,7 @@ class _Lister:
         job = self.active.get(job_id)
         if job is None:
             if job_id in self.inactive:
-                self._late(job_id, body["events"])
+                self._apply_late_events(job_id, body["events"])
                 return
             job = self.active[job_id] = Job(job_id)
         self._take(job, body)
@@ -209,7 +209,7 @@ class _Lister:
         if waiting:
             self._wake(job, waiting)
 
-    def _late(self, job_id: int, events: list[dict[str, Any]]) -> None:
+    def _apply_late_events(self, job_id: int, events: list[dict[str, Any]]) -> None:
         """Apply events after `clean`. Only a memo or an annotation can still change the job."""
         job = self.packer.unpack(job_id, self.inactive[job_id])
         for event in events:
@@ -436,11 +436,11 @@ class _Listing:
         self.remaining -= len(found)
         attributes = [job.attributes(self.names) for job in found]
         if self.explains:
-            self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))
+            self.lister.explain(found, attributes, lambda: self._send_slice(attributes, more))
         else:
-            self._go_on(attributes, more)
+            self._send_slice(attributes, more)
 
-    def _go_on(self, attributes: list[dict[str, Any]], more: bool) -> None:
+    def _send_slice(self, attributes: list[dict[str, Any]], more: bool) -> None:
         """Send a slice as messages, then schedule the next slice or end the stream."""
         ctx, listings = self.lister.ctx, self.lister.listings
         if self.msg not in listings:

@@ -69,14 +69,14 @@ class Allocations:
         if job.annotations:
             self.forget_annotations(job)
         if not wanted:
-            self._say_stopped(job)
+            self._annotate_stopped(job)
         elif self.ready:
             if self.limited.limit:
                 self.limited.push(job)
             else:
                 self.ask(job)
 
-    def _say_stopped(self, job: Job) -> None:
+    def _annotate_stopped(self, job: Job) -> None:
         """Annotate a job of a stopped queue, as a scheduler would, so that listings show the reason."""
         why = self.core.queues.stop_note(job.queue) if job.priority > 0 else ""
         if why:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # Takeovers (`sched.inherit`) are sent in batches, since they do not change which resources are free: after this many
 # seconds, or when this many are collected. The number is smaller than the number of successors that the scheduler
 # still has in its list when it names more.
-_COMPANY = 0.005
-_ENOUGH = 16
+_BATCH_DELAY = 0.005
+_BATCH_SIZE = 16
 _GONE = "the exec service is gone"
 
 
@@ -144,9 +144,9 @@ class Scheduler:
         if tag is not None:
             self.ctx.forget(tag)
         if not self.unannounced:
-            self.ctx.call_later(_COMPANY, self._announce)
+            self.ctx.call_later(_BATCH_DELAY, self._announce)
         self.unannounced.append((job.id, successor.id, successor.expiration))
-        if len(self.unannounced) == _ENOUGH:
+        if len(self.unannounced) == _BATCH_SIZE:
             self._announce()
 
     def _announce(self) -> None:

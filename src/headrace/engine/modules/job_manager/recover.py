@@ -41,7 +41,7 @@ _META = ("queues", "zombies", "max_jobid")
 _OF_JOB = (JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, LogAppended, JobReaped)
 # Raised while a job is rebuilt from data that were decoded but are invalid. The data may come from the submitter or
 # from an earlier version.
-_NO_SENSE = (AttributeError, KeyError, RecursionError, TypeError)
+_INVALID_DATA = (AttributeError, KeyError, RecursionError, TypeError)
 # Extra stack frames beyond Python's limit. They suffice to decode all data that could be encoded.
 _MORE_FRAMES = 500
 
@@ -78,7 +78,7 @@ class Recovery:
             for entry in self._entries(journal, batch):
                 try:
                     self._replay(entry)
-                except _NO_SENSE as exc:
+                except _INVALID_DATA as exc:
                     if not isinstance(entry, _OF_JOB):
                         raise
                     self._leave_out(entry.id, repr(exc))
@@ -89,7 +89,7 @@ class Recovery:
             job.shown = len(job.events)
         # If jobs may be missing, output files of unknown jobs are kept, since they may belong to those jobs.
         complete = not (self.illegible or self.left_out or journal.damage or journal.missing)
-        _take_up_output(store, core.max_jobid if complete else 0)
+        _restore_output(store, core.max_jobid if complete else 0)
         self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
@@ -123,7 +123,7 @@ class Recovery:
         try:
             packed = unpack(record)
             job = self._rebuilt(id, packed)
-        except _NO_SENSE as exc:
+        except _INVALID_DATA as exc:
             self._leave_out(id, repr(exc))
             return ""
         if job.state == INACTIVE:
@@ -247,7 +247,7 @@ def _entries(journal: Journal, batch: bytes) -> list[Entry]:
         raise JournalError(errno.EIO, text) from None
 
 
-def _take_up_output(store: Store, highest: int) -> None:
+def _restore_output(store: Store, highest: int) -> None:
     """Add output from files to active jobs; delete files of unknown jobs up to the id `highest` (0: none).
 
     The sizes of a job's logs are only recorded in a checkpoint and at the job's end. Output that was written between

@@ -86,7 +86,7 @@ class Store:
         log = self.log(id, name)
         was_cut = log.cut
         if not log.append(lines) and not was_cut:
-            self._say_lost(id, name, log)
+            self._report_lost(id, name, log)
 
     def append_to_any(self, id: int, name: str, lines: bytes) -> int:
         """Append complete lines to a log of any job; returns the previous size of the log in bytes.
@@ -108,7 +108,7 @@ class Store:
             self._recent = None
         return size
 
-    def _say_lost(self, id: int, name: str, log: Log) -> None:
+    def _report_lost(self, id: int, name: str, log: Log) -> None:
         text = f"output is lost: {self.folder}: {log.cut}"
         if name == "guest.output":
             log.append_in_memory(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
@@ -151,7 +151,7 @@ class Store:
                 # A short log still fits into the record.
                 if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
                     log.trim(reason(exc))
-                    self._say_lost(id, name, log)
+                    self._report_lost(id, name, log)
                 out[name] = (log.spilled, log.tail) if log.spilled else log.tail
         return out
 

@@ -96,8 +96,8 @@ class Fetcher:
                 walk.made[_view_key(need.view)] = await self.freeze(need.view, walk)
             try:
                 return fn()
-            except (Missing, NeedPath, NeedFrozen) as again:
-                need = again
+            except (Missing, NeedPath, NeedFrozen) as exc:
+                need = exc
 
     async def fill(self, node: Blob | DirRef) -> None:
         """Load a node's blob. Raises KvsError(ENOENT) if the content service does not have it."""

@@ -85,10 +85,10 @@ class CountedNodes:
         if self._leader.method or not online.bit_count() >= need < self._ctx.size:
             return
         if not self._expects_late_nodes() and not online & ~Idset(self._leader.found).bits:
-            self._go_without()
+            self._assume_missing()
         elif not self._hurried:
             self._hurried = True
-            self._ctx.call_later(_LATE, self._go_without)
+            self._ctx.call_later(_LATE, self._assume_missing)
 
     def _expects_late_nodes(self) -> bool:
         """True if brokers beyond the quorum are expected to start at about the same time, as in one launch.
@@ -98,7 +98,7 @@ class CountedNodes:
         table = self._ctx.config.get("headrace", {})
         return not isinstance(table, dict) or table.get("expects-late-nodes") is not False
 
-    def _go_without(self) -> None:
+    def _assume_missing(self) -> None:
         """Define R, including nodes that have not reported.
 
         Such a node is assumed to have the most frequent resources of the others until it is counted.

@@ -169,14 +169,14 @@ class Inventory:
 
     def set_online(self, ranks: int, now: float) -> list[Event]:
         """Set the online ranks; returns the online and offline events for the difference."""
-        joined, left = ranks & ~self.online, self.online & ~ranks
+        joined, departed = ranks & ~self.online, self.online & ~ranks
         self.online = ranks
         events = []
         if joined:
             events.append(self._post(now, "online", {"idset": ids(joined)}))
-        if left:
-            self.torpid &= ~left
-            events.append(self._post(now, "offline", {"idset": ids(left)}))
+        if departed:
+            self.torpid &= ~departed
+            events.append(self._post(now, "offline", {"idset": ids(departed)}))
         return events
 
     def set_torpid(self, ranks: int, now: float) -> list[Event]:

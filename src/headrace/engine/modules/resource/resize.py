@@ -203,7 +203,7 @@ class Resizer:
             # The journal's first response, which has no job, causes another request to the scheduler, so that changes
             # since the last response are not missed.
             wanted = {"allow": _ALLOCATIONS}
-            self._following = self._ctx.call("job-manager.events-journal", wanted, self._happened, streaming=True)
+            self._following = self._ctx.call("job-manager.events-journal", wanted, self._job_event, streaming=True)
 
     def _publish(self, ranks: str) -> None:
         if ranks != self._published:
@@ -216,7 +216,7 @@ class Resizer:
             self._ctx.forget(self._following)
             self._following = 0
 
-    def _happened(self, reply: Message) -> None:
+    def _job_event(self, reply: Message) -> None:
         if reply.errnum:
             self._following = 0
             for msg in self._watchers:
@@ -226,9 +226,9 @@ class Resizer:
         self._job_event_arrived = True
         if not self._looking:
             self._looking = True
-            self._ctx.spawn(self._look())
+            self._ctx.spawn(self._poll())
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Send the allocated ranks to the streams now and after further job events, with pauses between."""
         try:
             while self._job_event_arrived and len(self._watchers):

@@ -277,11 +277,11 @@ class Pool:
 
     def free(self, jobid: int, now: int = 0) -> bool:
         """Release all resources of a job; False if it has none."""
-        known = self._give_back(jobid, now)
+        known = self._release_all(jobid, now)
         self.fair.forget(jobid)
         return known
 
-    def _give_back(self, jobid: int, now: int) -> bool:
+    def _release_all(self, jobid: int, now: int) -> bool:
         held = self.held.pop(jobid, None)
         if held is None:
             return False
@@ -344,7 +344,7 @@ class Pool:
         if successor in self.where:
             self._withdraw(successor)
         elif successor in self.held:
-            self._give_back(successor, now)
+            self._release_all(successor, now)
         self.free(jobid, now)
         if held is None or allocation is None:
             return False

@@ -79,11 +79,11 @@ class Requests:
         if constraint:
             validate_constraint(constraint)
         wanted = parse_jobspec({"resources": resources}, self._graph.units).resources
-        _refuse_twins(wanted)
+        _refuse_duplicates(wanted)
         return JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
 
 
-def _refuse_twins(requests: Sequence[Request]) -> None:
+def _refuse_duplicates(requests: Sequence[Request]) -> None:
     """Raise RequestError if sibling requests have the same type.
 
     As in Fluxion, the matcher serves only the last of them, so the job would run on fewer resources than requested.
@@ -92,4 +92,4 @@ def _refuse_twins(requests: Sequence[Request]) -> None:
     for request in requests:
         if types.count(request.type) > 1:
             raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
-        _refuse_twins(request.with_)
+        _refuse_duplicates(request.with_)

@@ -223,7 +223,7 @@ class Scheduler:
                 self.continuing = True
                 self.ctx.call_soon(self._continue)
             return
-        self._wake_for_promises()
+        self._wake_for_reservations()
         if self.jobs and not self.explaining:
             self.explaining = True
             self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
@@ -241,7 +241,7 @@ class Scheduler:
             self.named = deque(ids)
             self.ctx.call("job-manager.sched-successors", {"ids": ids, "expiration": self.expiration})
 
-    def _wake_for_promises(self) -> None:
+    def _wake_for_reservations(self) -> None:
         if self.due is not None:
             self.due.cancel()
             self.due = None

@@ -193,14 +193,14 @@ class Offer:
             self._close()
             return
         for line in self._received.feed(data):
-            self._heard(json.loads(line))
+            self._handle(json.loads(line))
 
-    def _hear_the_rest(self) -> None:
+    def _read_remaining(self) -> None:
         """Read all messages that the server has sent so far."""
         while self._server is not None and select.select([self._server], [], [], 0)[0]:
             self._readable()
 
-    def _heard(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         kind = message["op"]
         if kind == "begun":
             self._users.add(message["rank"])
@@ -242,7 +242,7 @@ class Offer:
     def _ended(self, status: int) -> None:
         self._pid = 0
         # The server's last messages, such as the reason for its end, may still be unread.
-        self._hear_the_rest()
+        self._read_remaining()
         if self._users or not self._used:
             how = how_ended(status)
             self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
@@ -296,7 +296,7 @@ class Offer:
 
     def is_used_by(self, rank: int) -> bool:
         """True if the ended task `rank` has initialised PMIx but not finalised it."""
-        self._hear_the_rest()
+        self._read_remaining()
         return rank in self._users
 
     def block(self, reason: str) -> None:

@@ -80,10 +80,10 @@ class Port:
             # A client that sends its greeting at once is identified before it becomes the oldest.
             self._drop(next(iter(self._unidentified)))
         self._unidentified[client] = time.monotonic()
-        self._agent.watch(client.fileno(), partial(self._look, client, _LOOKS))
+        self._agent.watch(client.fileno(), partial(self._identify, client, _LOOKS))
         self._time()
 
-    def _look(self, client: socket.socket, looks: int) -> None:
+    def _identify(self, client: socket.socket, looks: int) -> None:
         """Pass `client` to its job. The greeting is only peeked at, because libpmix must read it."""
         if client not in self._unidentified:
             return
@@ -104,7 +104,7 @@ class Port:
             return
         # The socket is polled with a timer: the peeked data remain unread, so the socket would always be ready.
         self._agent.unwatch(client.fileno())
-        self._agent.after(_AGAIN, partial(self._look, client, looks - 1))
+        self._agent.after(_AGAIN, partial(self._identify, client, looks - 1))
 
     def _time(self) -> None:
         if not self._is_timed:

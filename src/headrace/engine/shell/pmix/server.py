@@ -215,21 +215,21 @@ class Server:
         handlers: dict[str, Callable[[Message], None]] = {
             "collected": self._collected,
             "answer": self._answered,
-            "asked": self._was_asked,
+            "asked": self._requested,
         }
         handlers[message["op"]](message)
 
     def _collected(self, message: Message) -> None:
         waiting = self._waiting.pop(message["token"])
         if isinstance(waiting.function, px.MODEX_DONE):
-            self._give(waiting, px.SUCCESS, b"".join(base64.b64decode(part) for part in message["data"]))
+            self._respond(waiting, px.SUCCESS, b"".join(base64.b64decode(part) for part in message["data"]))
         else:
             waiting.function(px.SUCCESS, waiting.data)
 
     def _answered(self, message: Message) -> None:
-        self._give(self._waiting.pop(message["token"]), message["status"], base64.b64decode(message["data"]))
+        self._respond(self._waiting.pop(message["token"]), message["status"], base64.b64decode(message["data"]))
 
-    def _give(self, waiting: _Waiting, status: int, blob: bytes) -> None:
+    def _respond(self, waiting: _Waiting, status: int, blob: bytes) -> None:
         with self._lock:
             self._sequence += 1
             number = self._sequence
@@ -237,7 +237,7 @@ class Server:
         data = ctypes.cast(kept, ctypes.c_void_p) if blob else None
         waiting.function(status, data, len(blob), waiting.data, ctypes.cast(self._release, ctypes.c_void_p), number)
 
-    def _was_asked(self, message: Message) -> None:
+    def _requested(self, message: Message) -> None:
         """Handle another node's request for data of a task. libpmix responds once the task has put it."""
         with self._lock:
             self._sequence += 1
