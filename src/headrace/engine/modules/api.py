@@ -128,7 +128,7 @@ class _Api:
 
     async def _url(self, msg: Message) -> dict[str, str]:
         if self._ready is None:
-            raise RpcError(errno.EAGAIN, "the service is not up yet, or starts again: flux dmesg tells")
+            raise RpcError(errno.EAGAIN, "the service is not up yet: try again, or look for errors in flux dmesg")
         asked: asyncio.Future[dict[str, str]] = self.ctx.loop.create_future()
         self._waiting.append(asked)
         if len(self._waiting) == 1:
@@ -149,7 +149,7 @@ class _Api:
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if not asked.done():
-                asked.set_exception(RpcError(errno.EAGAIN, "the service has ended, and starts again"))
+                asked.set_exception(RpcError(errno.EAGAIN, "the service has ended and is being restarted: try again"))
         if self._exited is not None:
             self._exited.set()
             return

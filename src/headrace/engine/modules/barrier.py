@@ -51,7 +51,7 @@ class _Barriers:
             raise RpcError(errno.EINVAL, f"barrier {name} was begun for {barrier.nprocs} processes, not {nprocs}")
         sender = msg.routes[0]
         if sender in barrier.waiting:
-            self._end(key, errno.ECONNABORTED, f"barrier {name}: somebody entered twice")
+            self._end(key, errno.ECONNABORTED, f"barrier {name}: a process entered it twice")
             raise RpcError(errno.EEXIST, f"barrier {name} was entered before by the same handle")
         barrier.waiting[sender] = msg
         if len(barrier.waiting) == nprocs:
@@ -67,7 +67,7 @@ class _Barriers:
     def _disconnected(self, uuid: str) -> None:
         sender = uuid.encode()
         for key in [key for key, barrier in self.open.items() if sender in barrier.waiting]:
-            self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: somebody left")
+            self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: a process left")
 
     def _unload(self) -> None:
         for key in list(self.open):

@@ -378,7 +378,7 @@ def _with_original_topic(handler: Callable[[Message], Any]) -> Callable[[Message
         shell = (msg.obj or {}).get("shell")
         if shell:
             if "\0" in shell["topic"]:
-                raise RpcError(errno.EPROTO, f"{msg.topic}: shell.topic: a topic holds no NUL")
+                raise RpcError(errno.EPROTO, f"{msg.topic}: shell.topic: a topic must not contain a NUL")
             msg.topic = shell["topic"]
         return handler(msg)
 

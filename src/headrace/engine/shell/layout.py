@@ -256,7 +256,7 @@ def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folde
     if not names:
         raise LayoutError(f"taskmap=hostfile:{path}: no hosts in it")
     if sum(counts) > MAX_HOSTS:
-        raise LayoutError(f"taskmap=hostfile:{path}: the job has {sum(counts)} tasks, {MAX_HOSTS} can be placed so")
+        raise LayoutError(f"taskmap=hostfile:{path}: the job has {sum(counts)} tasks, at most {MAX_HOSTS} are possible")
     nodes: dict[str, list[int]] = {host: [] for host in hosts}
     for task in range(sum(counts)):
         name = names[task % len(names)]

@@ -158,7 +158,7 @@ class Output:
             return
         mode = _mode_of(path)
         if stat.S_ISFIFO(mode):
-            why = "it is a FIFO, whose reader the other jobs of this node would wait for"
+            why = "it is a FIFO, whose reader could block the other jobs of this node"
             raise OutputError(f"error opening output file '{path}': {why}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | (os.O_APPEND if self._append else os.O_TRUNC)
         if stat.S_ISCHR(mode):

@@ -91,7 +91,7 @@ class Leader:
         if job_id in self.jobs:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
         if not self.taking:
-            raise RpcError(errno.ENOSYS, "no job is taken at the moment")
+            raise RpcError(errno.ENOSYS, "the service is not ready to start jobs")
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
         if js.system(body["jobspec"]).get("requeue") is True:
@@ -108,7 +108,7 @@ class Leader:
             self._fail(job, why)
             return
         if not ranks:
-            self._fail(job, "R names no rank to start the job on")
+            self._fail(job, "R has no rank on which to start the job")
             return
         try:
             job.sim = simulation(body["jobspec"])

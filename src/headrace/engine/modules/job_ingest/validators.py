@@ -58,7 +58,7 @@ class Validators:
             errnum, text = result["errnum"], result.get("errstr", "")
             refused = type(errnum) is not int or errnum
         except (ValueError, TypeError, KeyError):
-            raise RpcError(errno.EPROTO, f"the job validator's answer makes no sense: {reply[:200]!r}") from None
+            raise RpcError(errno.EPROTO, f"the job validator sent an invalid response: {reply[:200]!r}") from None
         if refused:
             raise RpcError(errnum if type(errnum) is int and 0 < errnum < 4096 else errno.EINVAL, str(text))
 

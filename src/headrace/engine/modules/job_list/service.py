@@ -159,7 +159,7 @@ class _Lister:
             self._caught_up()
             if reply.errnum != errno.ENODATA:
                 text = reply.text or os.strerror(reply.errnum)
-                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings stand still")
+                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings are no longer updated")
             return
         body = reply.obj
         job_id = body.get("id", _ANY_ID)

@@ -248,7 +248,7 @@ class _Manager:
                 errors.append([body["id"], str(exc)])
             else:
                 if job is None:
-                    errors.append([body["id"], "there is a job of this id"])
+                    errors.append([body["id"], "a job with this id exists already"])
                 else:
                     self._restored.append(job)
                     self._count(job)

@@ -174,12 +174,12 @@ def _root(packed: list[Any]) -> Dir | DirRef:
     """The root of a namespace: a directory, or a reference if its blob was not in the content store."""
     node: Node = unpack(packed)
     if not isinstance(node, (Dir, DirRef)):
-        raise KvsError(0, "the log names something else than a directory as a root")
+        raise KvsError(0, "the root of a namespace in the log is not a directory")
     return node
 
 
 def _directory(packed: list[Any]) -> Dir:
     node = _root(packed)
     if not isinstance(node, Dir):
-        raise KvsError(0, "the log names a reference where it must have a directory")
+        raise KvsError(0, "the log has a reference in place of a directory")
     return node

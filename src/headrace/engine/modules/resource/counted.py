@@ -77,7 +77,7 @@ class CountedNodes:
         try:
             self._leader.define(source.gathered(nodes, self._leader.inventory.hosts.names), "dynamic-discovery")
         except RsetError as exc:
-            self._ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
+            self._ctx.log(logging.ERROR, f"discovered resources are inconsistent: {exc}")
 
     def at_quorum(self, online: int) -> None:
         """With a `broker.quorum` below the size, define R without waiting for brokers that may never start."""
@@ -108,7 +108,7 @@ class CountedNodes:
         assumed = Idset(range(self._ctx.size)) - Idset(self._leader.found)
         self._leader.inventory.assumed |= assumed.bits
         likely = source.like_most(self._leader.found.values(), assumed)
-        self._ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
+        self._ctx.log(logging.INFO, f"rank {assumed} has not reported yet: assumed to be like the others")
         self._discovered([*self._leader.found.values(), *likely])
 
     def _verify(self, found: source.Found) -> None:

@@ -56,7 +56,7 @@ class ResourceLog:
         except RpcError:
             return []
         except (KeyError, TypeError, ValueError) as exc:
-            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
+            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, so drains are lost: {exc}")
             return []
 
     def add(self, event: Event) -> None:

@@ -61,7 +61,7 @@ def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
     try:
         new = rset.exclude_ranks(present | part.ranks).union(part)
     except RsetError as exc:
-        leader.ctx.log(logging.ERROR, f"R stays as it is: {exc}")
+        leader.ctx.log(logging.ERROR, f"R is not changed: {exc}")
         return
     body: dict[str, Any] = {}
     if present:
@@ -87,7 +87,7 @@ def reshape(leader: Leader, nodes: list[source.Found]) -> None:
     if others:
         part = source.gathered(others, leader.inventory.hosts.names)
         names = rset.select_ranks(part.ranks).short_form()
-        leader.ctx.log(logging.INFO, f"R has {part.short_form()} now, as counted, and not {names}")
+        leader.ctx.log(logging.INFO, f"R is changed from {names} to {part.short_form()}, as counted")
         change(leader, part.ranks, part, "dynamic-discovery")
 
 

@@ -202,7 +202,7 @@ async def parent_r(uri: str, job: str, watch: bool, say: Callable[[str], None]) 
     """
     scheme, _, path = uri.partition("://")
     if scheme != "local":
-        raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: only local:// can be asked for R")
+        raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: R can only be read from local://")
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         greeting = await reader.readexactly(1)

@@ -143,7 +143,7 @@ class GuestChecks:
         except OSError as exc:
             os.close(reader)
             os.close(writer)
-            raise RpcError(exc.errno or errno.EAGAIN, f"no process for a check: {exc.strerror}") from None
+            raise RpcError(exc.errno or errno.EAGAIN, f"cannot start a process for the check: {exc.strerror}") from None
         if not pid:
             _answer_in_fork(writer, self._check, msg)
         os.close(writer)

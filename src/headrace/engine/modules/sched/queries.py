@@ -103,7 +103,7 @@ class _Resource:
         id = msg.obj["jobid"]
         found: Allocation | None = self._host.pool().scheduler.jobs.get(id)
         if found is None:
-            raise RpcError(errno.ENOENT, f"job {id} holds no resources and is promised none")
+            raise RpcError(errno.ENOENT, f"job {id} has neither an allocation nor a reservation")
         status = "RESERVED" if found.reserved else "ALLOCATED"
         return {"jobid": id, "status": status, "at": found.start, "overhead": 0.0}
 

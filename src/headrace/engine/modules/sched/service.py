@@ -38,7 +38,7 @@ from headrace.sched.queueing.why import refusal
 
 NAME = "sched-graph"
 
-_NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
+_NOWHERE = "the allocation has no node with a rank, so tasks cannot be started: also request a node or a core"
 # Seconds before pending jobs are annotated with reasons. In a busy system, the first jobs of a queue change faster than
 # users can read.
 _EXPLAIN_AFTER = 0.1
@@ -179,7 +179,7 @@ class Scheduler:
         except (settings.SettingsError, options.OptionError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
-            text = f"{settings.QMANAGER}: there is no queue {name}: what is set for it has no effect"
+            text = f"{settings.QMANAGER}: there is no queue {name}: its settings have no effect"
             self.log(logging.WARNING, text)
         return found
 
@@ -313,7 +313,7 @@ class Scheduler:
         except GraphError as exc:
             if "scheduling" not in r:
                 raise
-            self.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
+            self.log(logging.WARNING, f"the graph in R is ignored, only its nodes, cores and GPUs are used: {exc}")
             return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
 
     def _update(self, body: dict[str, Any]) -> None:

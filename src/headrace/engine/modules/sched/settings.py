@@ -125,7 +125,7 @@ def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
         for item in asked.get(key, "").split():
             name, colon, value = item.partition(":")
             if not (name and colon and value):
-                raise SettingsError(f"{key}: must be QUEUE:VALUE, several of them with spaces between, not {item!r}")
+                raise SettingsError(f"{key}: must be QUEUE:VALUE, or several of them separated by spaces, not {item!r}")
             own.setdefault(name, {})[key.removesuffix("-per-queue")] = value
     return {name: _queue({**asked, **values}, f"-per-queue: {name}") for name, values in own.items()}
 
