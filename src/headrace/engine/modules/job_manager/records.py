@@ -51,7 +51,7 @@ class JobsPurged(Struct, frozen=True, array_like=True, tag=6):
 
 
 class JobReaped(Struct, frozen=True, array_like=True, tag=7):
-    """A waitable job was waited for; `why` is its failure_text."""
+    """A waitable job that was waited for. `why` is its failure_text."""
 
     id: int
     why: str

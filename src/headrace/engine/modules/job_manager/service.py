@@ -182,7 +182,7 @@ class _Manager:
 
         return handle
 
-    # -- jobs come in
+    # -- submission
 
     def _submit(self, msg: Message) -> None:
         """`submit {jobs}` from ingest: {errors: [[id, text, errno]]}.
@@ -258,7 +258,7 @@ class _Manager:
         core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
 
-    # -- what was decided goes out
+    # -- effects of the core
 
     def _request(self, requests: list[Request]) -> None:
         sched = self.sched
@@ -414,7 +414,7 @@ class _Manager:
         self.core.effects.append(Answer(msg, {"unknown": not_logs}))
         self.pipeline.touch()
 
-    # -- the module's life
+    # -- configuration and unload
 
     def _disconnected(self, sender: str) -> None:
         self.sched.disconnected(sender)

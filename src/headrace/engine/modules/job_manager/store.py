@@ -96,7 +96,7 @@ class Store:
         log = self.log(id, name) if id in self.active else self.guest_log(id, name) or Log(self._log_path(id, name))
         size, cut = log.size, log.cut
         if not log.append(lines):
-            # The user gets an error, so `cut` is reset: it is only about lost output of the job's processes.
+            # The user gets an error, so `cut` is restored: it only reports lost output of the job's processes.
             why, log.cut = log.cut, cut
             raise OSError(errno.ENOSPC, f"{self.folder}: {why}")
         record = self.record(id) if id not in self.active else None

@@ -179,7 +179,7 @@ class Resizer:
             # A rank outside R is not drained, because it may be added again later.
             leader.record(inventory.undrain(drained, "shrink", "force", self._ctx.now()))
 
-    # -- which ranks have jobs
+    # -- allocated ranks
 
     async def _allocated(self) -> Idset:
         """The ranks with allocated resources. Raises RpcError without a scheduler."""

@@ -281,7 +281,7 @@ class Scheduler:
         note = refusal(pool.scheduler, jobspec, job.request, decision.failure)
         self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": note})
 
-    # -- resources come, go and change (RFC 28)
+    # -- changes of resources (RFC 28)
 
     def _resources(self, reply: Message) -> None:
         if reply.errnum:

@@ -272,7 +272,7 @@ class Offer:
             self._job.agent.children[pid] = lambda _status: None
             os.kill(pid, signal.SIGKILL)
 
-    # -- other nodes, and tasks that are gone
+    # -- other nodes, and ended tasks
 
     def _to_node(self, node: int, message: Message) -> None:
         if node == self._job.nodeid:

@@ -73,7 +73,7 @@ class Server:
         with self._sending, contextlib.suppress(OSError):
             self._sock.sendall(json.dumps(message).encode() + b"\n")
 
-    # -- what libpmix is told
+    # -- attributes for libpmix
 
     def _server_attributes(self) -> list[px.Attribute]:
         folder = self._job["folder"]
@@ -130,7 +130,7 @@ class Server:
             px.Attribute("pmix.spawned", px.BOOL, False),
         ]
 
-    # -- what libpmix asks for, in its own thread
+    # -- callbacks of libpmix, in its own thread
 
     def _module(self) -> px.Module:
         module = px.Module()
@@ -208,7 +208,7 @@ class Server:
     def _released(self, number: Any) -> None:
         self._blobs.pop(number or 0, None)
 
-    # -- what the shell says
+    # -- messages of the shell
 
     def hear(self, message: Message) -> None:
         """Handle a message of the shell."""
