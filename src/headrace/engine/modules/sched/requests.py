@@ -91,5 +91,5 @@ def _refuse_duplicates(requests: Sequence[Request]) -> None:
     types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
     for request in requests:
         if types.count(request.type) > 1:
-            raise RequestError(f"resources: {request.type} is requested twice at one level: combine the requests")
+            raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
         _refuse_duplicates(request.with_)

@@ -38,7 +38,7 @@ from headrace.sched.queueing.why import refusal
 
 NAME = "sched-graph"
 
-_NOWHERE = "the allocation has no node with a rank, so tasks cannot be started: also request a node or a core"
+_NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
 # Seconds before pending jobs are annotated with reasons. In a busy system, the first jobs of a queue change faster than
 # users can read.
 _EXPLAIN_AFTER = 0.1
@@ -313,7 +313,7 @@ class Scheduler:
         except GraphError as exc:
             if "scheduling" not in r:
                 raise
-            self.log(logging.WARNING, f"the graph in R is ignored, only its nodes, cores and GPUs are used: {exc}")
+            self.log(logging.WARNING, f"the graph in R cannot be used, only its nodes, cores and GPUs: {exc}")
             return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
 
     def _update(self, body: dict[str, Any]) -> None:
