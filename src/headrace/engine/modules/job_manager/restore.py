@@ -103,7 +103,7 @@ def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[st
     if not wrong and not isinstance(jobspec["attributes"].get("system", {}), dict):
         wrong = ["attributes.system"]
     if wrong:
-        raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the type that RFC 14 requires")
+        raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the kind that RFC 14 requires")
     return submission, jobspec
 
 
