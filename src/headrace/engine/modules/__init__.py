@@ -1,6 +1,6 @@
-"""The services that a broker loads as modules (RFC 5): each is a file or a package."""
+"""The services that a broker loads as modules (RFC 5). Each is a file or a package."""
 
-# The file of each service below this package; it defines `load(ctx, args)`.
+# The file of each service, relative to this package. It defines `load(ctx, args)`.
 SERVICES = {
     "api": "api",
     "barrier": "barrier",
@@ -21,5 +21,5 @@ SERVICES = {
     "sched-simple": "sched.simple",
 }
 
-# Files that only rank 0 imports, and needs as soon as it starts.
+# Files that only rank 0 imports, already at its start.
 LEADERS_PARTS = ("resource.source",)

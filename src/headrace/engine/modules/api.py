@@ -1,9 +1,9 @@
-"""The service for scripts and browsers as a child of the instance, on rank 0: `headrace api start` with the options of
-the table `[headrace.api]`, where a configuration has one.
+"""The HTTP service for scripts and browsers, run as a child of the instance on rank 0.
 
-It is a program like any that the instance starts (rexec): it knows the broker by its socket alone, and ends with the
-instance, also where the broker is killed. When it has ended by itself it is started again, after a pause that doubles
-up to a minute. `api.url` answers with an address that opens the page once, which the service prints on SIGUSR1.
+The module runs `headrace api start` with the options in the table `[headrace.api]`, if the configuration has it. The
+service is an ordinary subprocess (rexec): it uses only the broker's socket, and it ends with the instance, even if the
+broker is killed. If it ends by itself, it is restarted after a pause that doubles up to a minute. `api.url` responds
+with an address that opens the page once. The service prints such an address on SIGUSR1.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ NAME = "api"
 _STDOUT, _STDERR = 1, 2
 _LONGEST_LINE = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-# Seconds after which a service counts as one that works, so that the next pause is short again.
+# If the service has run for this many seconds, the next pause is short again.
 _LONG_RUN = 60.0
-# Seconds that it has to end its streams and workflow tools.
+# Seconds for the service to end its streams and workflow tools.
 _GRACE = 20.0
-# Seconds that it has to print an address.
+# Seconds for the service to print an address.
 _ANSWER_TIMEOUT = 10.0
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Start the service. Raises RpcError(EINVAL) for arguments, of which there are none."""
+    """Start the service. Raises RpcError(EINVAL) for any argument."""
     if args:
         raise RpcError(errno.EINVAL, f"api: unknown argument {args[0]!r}: the table [headrace.api] has the options")
     _Api(ctx)
 
 
 def options(config: dict[str, Any]) -> list[str]:
-    """The options of `headrace api start` for a configuration that `keys` has checked."""
+    """The options of `headrace api start` from a configuration that was checked by `keys`."""
     found = []
     for key, value in config.get("headrace", {}).get("api", {}).items():
         if value is True:
@@ -62,10 +62,10 @@ class _Api:
         self._began = 0.0
         self._pause = _FIRST_PAUSE
         self._timer: Any = None
-        # What it printed when it was ready, without tokens; None until then.
+        # The addresses that the service printed when it was ready, without tokens. None until then.
         self._ready: dict[str, str] | None = None
         self._waiting: list[asyncio.Future[dict[str, str]]] = []
-        # Set once the service has ended, where it is to end.
+        # Created when the module is unloaded, and set when the service has ended.
         self._exited: asyncio.Event | None = None
         ctx.service(NAME, {"url": self._url}, requests=API)
         ctx.on_config(self._reconfigure)
@@ -114,7 +114,7 @@ class _Api:
                 self.ctx.log(logging.ERROR, line.decode("utf-8", "replace"))
 
     def _printed(self, addresses: dict[str, str]) -> None:
-        """The service is ready, or has printed one more address. Each address is for one who has asked."""
+        """Handle addresses from the service. A login address is passed to one waiting request only."""
         if self._ready is None:
             self.ctx.log(logging.INFO, f"the service is at {addresses.get('socket') or addresses['url']}")
             self._ready = {name: addresses[name] for name in ("url", "socket") if name in addresses}
@@ -128,7 +128,7 @@ class _Api:
 
     async def _url(self, msg: Message) -> dict[str, str]:
         if self._ready is None:
-            raise RpcError(errno.EAGAIN, "the service is not up yet, or starts again: flux dmesg tells")
+            raise RpcError(errno.EAGAIN, "the service is not up yet: try again, or look for errors in flux dmesg")
         asked: asyncio.Future[dict[str, str]] = self.ctx.loop.create_future()
         self._waiting.append(asked)
         if len(self._waiting) == 1:
@@ -144,12 +144,12 @@ class _Api:
             self.ctx.call("rexec.kill", {"pid": self._pid, "signum": int(number)})
 
     def _ended(self, errnum: int) -> None:
-        """The service has ended (ENODATA), or could not be started."""
+        """Handle the end of the service (ENODATA), or a failure to start it: start it again after a pause."""
         self._pid, self._ready = 0, None
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             if not asked.done():
-                asked.set_exception(RpcError(errno.EAGAIN, "the service has ended, and starts again"))
+                asked.set_exception(RpcError(errno.EAGAIN, "the service has ended and is being restarted: try again"))
         if self._exited is not None:
             self._exited.set()
             return
@@ -161,7 +161,7 @@ class _Api:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _reconfigure(self, config: dict[str, Any]) -> None:
-        """Start the service again with other options; without the table it goes on."""
+        """Restart the service if its options have changed. If the table was removed, the service continues."""
         wanted = options(config)
         if wanted == self._options or "api" not in config.get("headrace", {}):
             return

@@ -1,4 +1,4 @@
-"""One thread for work that may wait for the disk, so that a module's handlers never do."""
+"""A thread for work that may wait for the disk, so that a module's handlers never have to wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.engine.broker.answers import RpcError
 
 
 class Background:
-    """Runs functions one after another in a thread of its own and hands results back to the loop."""
+    """Runs functions one after another in a separate thread and passes their results to the event loop."""
 
     def __init__(self, call_soon: Callable[..., Any], name: str) -> None:
         self._call_soon = call_soon
@@ -21,7 +21,7 @@ class Background:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def submit(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `fn()`; then `done(result, None)` or `done(None, error)` is called on the loop.
+        """Run `fn()` in the thread, then call `done(result, None)` or `done(None, error)` on the loop.
 
         After `close`, `fn` is not run, and the error is RpcError(ENOSYS).
         """
@@ -38,7 +38,7 @@ class Background:
         self._pool.submit(fn).add_done_callback(hand_back)
 
     async def close(self) -> None:
-        """End the thread after the submitted functions; the `done` of each has been called then."""
+        """End the thread once all submitted functions have run and their `done` has been called."""
         self._closed = True
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._submit(lambda: None, lambda _result, _error: ended.set_result(None))

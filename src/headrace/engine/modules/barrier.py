@@ -1,8 +1,8 @@
 """The barrier service: processes anywhere in the instance wait for each other under a common name.
 
-Rank 0 counts; requests to other brokers come up the tree. A barrier belongs to the user who entered it first; barriers
-of different users are separate, whatever their names. If a process leaves a barrier or enters it twice, the barrier can
-never be complete: all waiting requests fail with ECONNABORTED, as in Flux.
+Rank 0 counts the processes; other brokers pass requests up the tree. Each user has separate barriers, even if the names
+are equal. If a process leaves a barrier or enters it twice, the barrier can never be complete, so all waiting requests
+fail with ECONNABORTED, as in Flux.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = "barrier"
 
 
 class _Barrier:
-    """A barrier for `nprocs` processes: their `enter` requests by the uuid of the sender."""
+    """A barrier for `nprocs` processes. `waiting` has their `enter` requests by the sender's uuid."""
 
     __slots__ = ("nprocs", "waiting")
 
@@ -38,8 +38,9 @@ class _Barriers:
         ctx.on_unload(self._unload)
 
     def _enter(self, msg: Message) -> None:
-        """`barrier.enter {name, nprocs}`: answered when `nprocs` have entered. Raises RpcError(EPROTO, EINVAL,
-        EEXIST).
+        """`barrier.enter {name, nprocs}`: responds when `nprocs` processes have entered.
+
+        Raises RpcError(EPROTO, EINVAL, EEXIST).
         """
         name, nprocs = msg.obj["name"], msg.obj["nprocs"]
         if nprocs < 1:
@@ -50,7 +51,7 @@ class _Barriers:
             raise RpcError(errno.EINVAL, f"barrier {name} was begun for {barrier.nprocs} processes, not {nprocs}")
         sender = msg.routes[0]
         if sender in barrier.waiting:
-            self._end(key, errno.ECONNABORTED, f"barrier {name}: somebody entered twice")
+            self._end(key, errno.ECONNABORTED, f"barrier {name}: a process entered it twice")
             raise RpcError(errno.EEXIST, f"barrier {name} was entered before by the same handle")
         barrier.waiting[sender] = msg
         if len(barrier.waiting) == nprocs:
@@ -66,7 +67,7 @@ class _Barriers:
     def _disconnected(self, uuid: str) -> None:
         sender = uuid.encode()
         for key in [key for key, barrier in self.open.items() if sender in barrier.waiting]:
-            self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: somebody left")
+            self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: a process left")
 
     def _unload(self) -> None:
         for key in list(self.open):

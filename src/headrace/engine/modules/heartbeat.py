@@ -1,8 +1,9 @@
-"""The heartbeat: rank 0 publishes `heartbeat.pulse` once each period, a common clock for all subscribers.
+"""The heartbeat: rank 0 publishes `heartbeat.pulse` once per period, as a clock for all subscribers.
 
-Each broker counts the pulses that arrive. After `warn_thresh` periods without a pulse it logs a warning; after
-`timeout` it ends, since rank 0 is unreachable even if the connection looks intact. The table `[heartbeat]` has `period`
-and `timeout` (FSD, RFC 23; default 2 s and 5 minutes) and `warn_thresh`. Module arguments of these names override it.
+Each broker counts the pulses that it receives. After `warn_thresh` periods without a pulse it logs a warning. After
+`timeout` it exits, because rank 0 is unreachable even if the connection looks intact. The table `[heartbeat]` has
+`period` and `timeout` (FSD, RFC 23; default 2 s and 5 minutes) and `warn_thresh`. Module arguments with these names
+override the table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _NEVER = -1.0
 
 
 class Settings(NamedTuple):
-    """`period`: seconds between pulses. `timeout`: seconds without a pulse after which the broker ends (-1: never).
+    """The settings of the heartbeat.
+
+    `period`: seconds between pulses. `timeout`: seconds without a pulse after which the broker exits (-1: never).
     `warn_thresh`: periods without a pulse after which a warning is logged (0: never).
     """
 
@@ -32,8 +35,9 @@ class Settings(NamedTuple):
 
 
 def settings_of(args: list[str], config: dict[str, Any]) -> Settings:
-    """The settings of arguments and the table `[heartbeat]`. Raises RpcError(EINVAL) with the key and what it should
-    be.
+    """The settings from arguments and the table `[heartbeat]`.
+
+    Raises RpcError(EINVAL) that names the key and its valid values.
     """
     table = config.get("heartbeat", {})
     if not isinstance(table, dict):
@@ -72,7 +76,7 @@ def _seconds(key: str, text: Any, usual: float) -> float:
 
 
 class _Heartbeat:
-    """One broker's heartbeat: rank 0 publishes pulses, every broker counts them."""
+    """One broker's heartbeat. Rank 0 publishes pulses, every broker counts them."""
 
     def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
@@ -81,7 +85,7 @@ class _Heartbeat:
         self.count = 0
         self.heard = ctx.monotonic()
         self.warned = False
-        # The time for which `_look` is scheduled.
+        # The time for which `_check` is scheduled.
         self.look_due = inf
         self.beating: Any = None
         self.watching: Any = None
@@ -102,7 +106,7 @@ class _Heartbeat:
         self.count = 0
 
     def _begin(self) -> None:
-        """Publish and watch with the present settings, from now on."""
+        """Restart publishing and watching with the current settings."""
         if self.ctx.rank == 0:
             if self.beating is not None:
                 self.beating.cancel()
@@ -118,26 +122,29 @@ class _Heartbeat:
         self.count += 1
         self.heard = self.ctx.monotonic()
         if self.warned:
-            # The heartbeat was only late; the warning must be possible again.
+            # The pulse was only late, so a warning must be possible again.
             self._watch()
 
     # -- overdue heartbeats
 
     def _watch(self) -> None:
-        """Schedule `_look` for the next deadline, with no warning logged yet."""
+        """Restart the checks for overdue pulses, with no warning logged yet."""
         if self.watching is not None:
             self.watching.cancel()
         self.watching = None
         self.look_due = inf
         self.warned = False
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
-        """Check both deadlines. Pulses do not reset this timer, so a broker wakes for it once in several periods."""
+    def _check(self) -> None:
+        """Check the deadlines for warning and exit, and schedule the next check.
+
+        Pulses do not reset the timer, so it wakes a broker only once in several periods.
+        """
         period, timeout, thresh = self.settings
         now = self.ctx.monotonic()
         if now - self.look_due > period:
-            # This broker was suspended (SIGSTOP) and could not receive pulses, so the time without a pulse starts anew.
+            # This broker was suspended (SIGSTOP) and could not receive pulses, so the time without a pulse restarts.
             self.heard = now
         silent = now - self.heard
         warn_at = period * thresh if thresh and not self.warned else inf
@@ -150,7 +157,7 @@ class _Heartbeat:
         next_at = min(warn_at, timeout if timeout > 0 else inf)
         if next_at < inf:
             self.look_due = now + next_at - silent
-            self.watching = self.ctx.call_later(next_at - silent, self._look)
+            self.watching = self.ctx.call_later(next_at - silent, self._check)
 
     def _end(self, silent: float) -> None:
         self.ctx.log(logging.CRITICAL, f"no heartbeat for {silent:.1f}s: this broker ends")

@@ -1,9 +1,9 @@
 """The subprocess server of each broker (RFC 42): `flux exec` and other remote starts of processes.
 
-The processes themselves belong to the exec agent, so a broker never forks. This module has the protocol's state:
-clients, forwarded streams, and the order of responses (started, output, finished, end of stream). It is also the server
-of the job shells of this node, `UID-shell-ƒID.rexec`: job-exec forwards the requests for them, with a key `shell` that
-names the job. Each of these servers knows only the processes that it started.
+The processes themselves are children of the exec agent, so a broker never forks. This module has the protocol's state:
+clients, forwarded streams, and the order of responses (started, output, finished, end of stream). It also acts as the
+subprocess server of each job shell on this node, `UID-shell-ƒID.rexec`. job-exec forwards requests to such a server
+with a key `shell` that names the job. A server knows only the processes that were started through it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ NAME = "rexec"
 _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _FALLTHROUGH = 1
 _STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
-# Bytes of output after which no more is read until the client has received them.
+# Bytes of output that may be sent before the client has to confirm their receipt.
 _PORTION = 1 << 20
 # The initial write credit of a client, in bytes; flux-core's default.
 _BUFFER = 4 << 20
 
 
 def check(ctx: ModuleContext, args: list[str]) -> None:
-    """Raises RpcError(EINVAL) for any argument. A reload would end the processes that run."""
+    """Raise RpcError(EINVAL) for any argument.
+
+    This is checked before a module is reloaded, because the reload kills the running processes.
+    """
     only(ctx, args)
 
 
@@ -48,7 +51,7 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
 
 
 class _Process:
-    """One subprocess. `client` is the request that gets its output, None in the background."""
+    """One subprocess. `client` is the request that gets its output; None for a background process."""
 
     __slots__ = (
         "background",
@@ -97,7 +100,7 @@ class _Server:
             "wait": self._wait,
             "attach": self._attach,
         }
-        answering = {name: _answering_as_asked(handler) for name, handler in methods.items()}
+        answering = {name: _with_original_topic(handler) for name, handler in methods.items()}
         ctx.service(NAME, answering, requests=REXEC)
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"processes": len(self.by_handle)})
@@ -106,7 +109,7 @@ class _Server:
             self.agent.subscribe(self._from_agent)
 
     def _unload(self) -> None:
-        """Kill the processes, as a server that ends does (RFC 42)."""
+        """Kill the processes, as RFC 42 requires when the server ends."""
         for process in self.by_handle.values():
             self._signal(process, signal.SIGKILL)
         if self.agent is not None:
@@ -118,7 +121,7 @@ class _Server:
         _check(msg)
         guests = self.ctx.config.get("access", {}).get("allow-guest-user") is True
         if guests and self.ctx.rank == 0 and not msg.obj.get("shell") and not msg.rolemask & ROLE_LOCAL:
-            # A user who controls a follower's node must not gain control of rank 0's (as in Flux).
+            # As in Flux: a user who controls another node must not gain control of the node of rank 0.
             raise RpcError(errno.EPERM, "Remote rexec requests are not allowed on rank 0")
         if self.agent is None:
             raise RpcError(errno.ENOSYS, f"rank {self.ctx.rank} has no exec agent")
@@ -173,12 +176,12 @@ class _Server:
             self.agent.send({"op": "exec-kill", "handle": process.handle, "signum": int(signum)})
 
     def _known(self, body: dict[str, Any]) -> list[_Process]:
-        """The processes of the server that a request addresses."""
+        """The processes of the server to which a request is addressed."""
         job = _job_of(body)
         return [process for process in self.by_handle.values() if process.job == job]
 
     def _find(self, body: dict[str, Any]) -> _Process:
-        """The process of a request, by label or pid; raises RpcError(ENOENT)."""
+        """The process of a request, by label or pid. Raises RpcError(ENOENT)."""
         label = body.get("label") or None
         for process in self._known(body):
             if process.label == label if label is not None else process.pid == body.get("pid", 0):
@@ -246,7 +249,7 @@ class _Server:
                 for each in list(self.by_handle.values()):
                     self._lost(each)
             case _:
-                # Everything else is about jobs.
+                # All other messages are about jobs.
                 pass
 
     def _report(self, process: _Process, op: SubprocessReport) -> None:
@@ -282,7 +285,7 @@ class _Server:
             self._failed(process, errno.EHOSTUNREACH, "the exec agent was killed")
             return
         if process.status is None:
-            # No agent knows the process any more, so the broker kills it.
+            # The new agent does not know the process, so the broker kills it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         for stream in list(process.open):
@@ -308,12 +311,12 @@ class _Server:
             self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, "eof": True}})
 
     def _log(self, process: _Process, level: int, text: str) -> None:
-        """Write output or the end of a background process to the broker's log."""
+        """Log output or the end of a background process in the broker's log."""
         name = f"{process.label}: " if process.label else ""
         self.ctx.log(level, f"{name}{process.cmd['cmdline'][0]}[{process.pid}]: {text}")
 
     def _count(self, process: _Process, client: Message, size: int) -> None:
-        """After each portion of output, stop reading until the client has received it."""
+        """Count output. After each portion, stop reading until the client has received it."""
         process.sent += size
         if process.sent < _PORTION or len(process.open) == 0:
             return
@@ -328,7 +331,7 @@ class _Server:
             self.agent.send({"op": "exec-hold", "handle": process.handle, "on": on})
 
     def _maybe_close(self, process: _Process) -> None:
-        """End the stream when the process has ended and all its output is forwarded."""
+        """End the stream once the process has ended and all its output has been forwarded."""
         if process.status is None or process.open:
             return
         if process.client is not None:
@@ -347,7 +350,10 @@ class _Server:
         self.by_handle.pop(process.handle, None)
 
     def _reap(self, process: _Process) -> None:
-        """A background process has ended: respond to `wait`; a waitable process is kept until then."""
+        """Handle the end of a background process: log it, and respond to `wait`.
+
+        A waitable process is kept until a `wait` request.
+        """
         status = process.status or 0
         if os.WIFSIGNALED(status):
             self._log(process, logging.INFO, f"Killed by signal {os.WTERMSIG(status)}")
@@ -361,18 +367,18 @@ class _Server:
 
 
 def _job_of(body: dict[str, Any]) -> int:
-    """The job whose shell a request addresses; 0 for the broker's own server."""
+    """The job to whose shell a request is addressed; 0 for the broker's own server."""
     return int(body["shell"]["job"]) if body.get("shell") else 0
 
 
-def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """Send responses with the topic of the client's request (RFC 6)."""
+def _with_original_topic(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+    """Wrap a handler so that responses have the topic of the client's original request (RFC 6)."""
 
     def handle(msg: Message) -> Any:
         shell = (msg.obj or {}).get("shell")
         if shell:
             if "\0" in shell["topic"]:
-                raise RpcError(errno.EPROTO, f"{msg.topic}: shell.topic: a topic holds no NUL")
+                raise RpcError(errno.EPROTO, f"{msg.topic}: shell.topic: a topic must not contain a NUL")
             msg.topic = shell["topic"]
         return handler(msg)
 

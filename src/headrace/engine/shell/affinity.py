@@ -1,7 +1,7 @@
-"""CPU and GPU affinity of tasks: the cores of R as processors of this machine, per task where the job asks for that.
+"""CPU and GPU affinity of tasks: maps the cores in R to processors of this machine.
 
-R has fewer cores than the machine where the CPU quota of a container is smaller than its affinity mask. Tasks are not
-bound then, since all containers of the machine would be bound to the same first processors.
+If the CPU quota of a container is smaller than its affinity mask, R has fewer cores than the machine. Tasks are not
+bound then, because otherwise all containers of the machine would be bound to the same first processors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MODES = "on, off, per-task or map:LIST"
 
 @functools.lru_cache(maxsize=1)
 def core_processors() -> tuple[frozenset[int], ...]:
-    """The allowed processors of each physical core, in the order in which R numbers cores."""
+    """The allowed processors of each physical core, in R's order of cores."""
     allowed = os.sched_getaffinity(0)
     cores: dict[tuple[int, int], set[int]] = {}
     for cpu in sorted(allowed):
@@ -34,7 +34,7 @@ def core_processors() -> tuple[frozenset[int], ...]:
 
 @functools.lru_cache(maxsize=1)
 def everything() -> frozenset[int]:
-    """All processors this agent may use."""
+    """All processors that this agent may use."""
     return frozenset().union(*core_processors())
 
 
@@ -52,7 +52,7 @@ def _processors(cores: int) -> frozenset[int]:
 
 
 def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[frozenset[int]], list[str]]:
-    """Processors of each of the local tasks `ranks` under `-o cpu-affinity=OPTION`, and messages for the log.
+    """The processors of each of the local tasks `ranks` for `-o cpu-affinity=OPTION`, and log messages.
 
     Raises ValueError.
     """
@@ -73,7 +73,7 @@ def _count(cores: int) -> str:
 
 
 def wrong(options: Mapping[str, Any]) -> list[str]:
-    """Warnings about values of the two options that stand for "on", as nobody knows them."""
+    """Warnings about unknown values of the two affinity options. Such a value is treated as "on"."""
     found = []
     cpus, gpus = options.get("cpu-affinity"), options.get("gpu-affinity")
     if not _is_mode(_cpu_mode(cpus)[0]):
@@ -84,7 +84,7 @@ def wrong(options: Mapping[str, Any]) -> list[str]:
 
 
 def _cpu_mode(option: Any) -> tuple[str, set[str]]:
-    """What the option says, and which of the words verbose and dry-run come before it."""
+    """The mode in the option, and which of the words "verbose" and "dry-run" precede it."""
     mode = str(option) if option is not None else "on"
     words = set()
     while mode.startswith(("verbose", "dry-run")):
@@ -118,7 +118,10 @@ def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> lis
 
 
 def _cpu_set(text: str) -> frozenset[int]:
-    """One part of a map: a list of processors, or a mask as hwloc writes it: hexadecimal words of 32 bits, "" for 0."""
+    """The processors in one part of a map: a list of processors, or a mask. Raises ValueError.
+
+    A mask has hwloc's format: 32-bit words in hexadecimal, where "" means 0.
+    """
     try:
         if text.startswith("0x"):
             mask = 0
@@ -131,15 +134,17 @@ def _cpu_set(text: str) -> frozenset[int]:
         cpus = frozenset()
     if not cpus:
         raise ValueError(f"cpu-affinity: invalid cpuset '{text}'")
-    # As in Flux, a user may name processors beyond those of the job. Those that the node does not have are left out.
+    # As in Flux, a user may name processors that are not the job's. Processors that the node does not have are ignored.
     if not cpus & everything():
         raise ValueError(f"cpu-affinity: no processor of cpuset {text} is on this node")
     return cpus & everything()
 
 
 def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> list[str | None]:
-    """CUDA_VISIBLE_DEVICES of each local task. The value "-1" hides all GPUs from a job that has none; None leaves the
-    variable unchanged. Raises ValueError."""
+    """CUDA_VISIBLE_DEVICES of each local task. Raises ValueError.
+
+    The value "-1" hides all GPUs from a job without GPUs. None means that the variable is not changed.
+    """
     if not ntasks:
         return []
     mode = option if _is_mode(option) else "on"

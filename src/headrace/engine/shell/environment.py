@@ -1,4 +1,4 @@
-"""The environment and working directory of a job's tasks, from the submitter's (flux-environment(7))."""
+"""Environment and working directory of tasks, based on the submission's (flux-environment(7))."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .templates import Names
 
-# Variables that belong to the instance the job was submitted from, not to the one it runs in.
+# Variables of the instance from which the job was submitted. They do not apply to the instance in which it runs.
 _INSTANCE = (
     "FLUX_PROXY_REMOTE",
     "FLUX_JOB_ID",
@@ -45,7 +45,7 @@ _INSTANCE = (
 def job_environment(base: Mapping[str, Any], op: Start, names: Names, templates: Mapping[str, str]) -> dict[str, str]:
     """The environment that all tasks of the job share on this node.
 
-    `base` is that of the submission; `templates` are variables whose values are templates.
+    `base` is the environment of the submission. `templates` are variables whose values are templates.
     """
     env = {name: str(value) for name, value in base.items() if value is not None}
     for name in _INSTANCE:
@@ -53,7 +53,7 @@ def job_environment(base: Mapping[str, Any], op: Start, names: Names, templates:
     for name in filter(is_of_one_job, list(env)):
         del env[name]
     if "HOSTNAME" in env and names.host:
-        # Some shells set it, and it names the host of the submission.
+        # Some shells set HOSTNAME. In `base`, it is the host of the submission.
         env["HOSTNAME"] = names.host
     env["FLUX_JOB_ID"] = names.f58
     env["FLUX_JOB_ID_PATH"] = op["idpath"]
@@ -62,10 +62,10 @@ def job_environment(base: Mapping[str, Any], op: Start, names: Names, templates:
     env["FLUX_JOB_TMPDIR"] = names.tmpdir
     env["FLUX_KVS_NAMESPACE"] = f"job-{names.id}"
     env["FLUX_URI"] = op["uri"]
-    # Open MPI must keep its shared memory files where the job's other files are removed.
+    # Makes Open MPI create its shared memory files in the job's folder, which is removed at the end.
     env["OMPI_MCA_btl_vader_backing_directory"] = names.tmpdir
     if op["userid"] != os.getuid():
-        # `flux cancel --all` in a guest's job, which runs as the owner, is about the guest's jobs.
+        # A guest's job may run as the owner. In such a job, `flux cancel --all` must cancel the guest's jobs.
         env.update(credential.environment(op["userid"], ROLE_USER))
     node_variables.exchange(env, os.environ)
     env.update((name, expand(value, names.lookup)) for name, value in templates.items())
@@ -74,10 +74,10 @@ def job_environment(base: Mapping[str, Any], op: Start, names: Names, templates:
 
 
 def enter_directory(op: Start, environment: Mapping[str, Any]) -> str:
-    """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or "".
+    """Change to the directory in which tasks start, or else to /tmp; returns a warning for the log, or "".
 
-    A shell that is a process of the job's user raises StartError instead: /tmp belongs to all users. Its default
-    directory is the user's home.
+    A shell that runs as the job's user raises StartError instead of using /tmp, because /tmp belongs to all users. Its
+    default directory is the user's home.
     """
     as_user = op.get("as_user", False)
     cwd = specs.cwd(op["jobspec"]) or (str(environment["HOME"]) if as_user else "/tmp")
@@ -93,13 +93,16 @@ def enter_directory(op: Start, environment: Mapping[str, Any]) -> str:
 
 
 def id_text(id: int, environment: Mapping[str, Any]) -> str:
-    """A job's id as users see it. The submitter's environment decides the form: scripts use the id that submission
-    printed as a file name."""
+    """A job's id as shown to users.
+
+    The submission's environment decides the format, because scripts use the id that was printed at submission as a file
+    name.
+    """
     return jobid.encode(id, "f58plain") if environment.get("FLUX_F58_FORCE_ASCII") else jobid.encode(id)
 
 
 def task_environment(env: Mapping[str, str], rank: int, local: int, gpus: str | None) -> dict[str, str]:
-    """What one task gets: that of the job and its own; `gpus` are those it may see, None for whatever there is."""
+    """The environment of one task. `gpus` is its CUDA_VISIBLE_DEVICES; None leaves the variable as it is."""
     own = {**env, "FLUX_TASK_RANK": str(rank), "FLUX_TASK_LOCAL_ID": str(local)}
     if gpus is not None:
         own["CUDA_VISIBLE_DEVICES"] = gpus

@@ -1,4 +1,4 @@
-"""What a job's shell needs of the process that it runs in, and what the parts of a shell need of their job."""
+"""Interfaces: of the agent, as used by a job's shell, and of a job, as used by the parts of a shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartError(Exception):
-    """No task of the job can be started on this node; the text says why."""
+    """No task of the job can be started on this node. The text is the reason."""
 
 
 class Ports(Protocol):
@@ -34,16 +34,16 @@ class JobFolders(Protocol):
 
 
 class Subprocesses(Protocol):
-    """Processes that others than the shell have started for jobs (RFC 42)."""
+    """Processes of jobs that were not started by the shell but by the subprocess server (RFC 42)."""
 
     def kill_of(self, job: int, signum: int) -> None: ...
     def outlive(self, job: int, options: Mapping[str, Any], then: Callable[[], None]) -> bool: ...
 
 
 class Host(Loop, Protocol):
-    """The agent: a loop, the broker at its other end, and what jobs of a node share."""
+    """The agent: its event loop, its connection to the broker, and objects shared by the jobs of a node."""
 
-    # What is to be called with the wait status of a child, by pid.
+    # By pid: the function to call with the wait status of a child.
     children: dict[int, Callable[[int], None]]
 
     @property
@@ -54,29 +54,29 @@ class Host(Loop, Protocol):
     def subprocesses(self) -> Subprocesses: ...
 
     def send(self, op: FromAgent) -> None:
-        """Tell the broker (docs/dev/interfaces.md)."""
+        """Send an operation to the broker (docs/dev/interfaces.md)."""
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None: ...
     def unwatch(self, fd: int) -> None: ...
 
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
-        """Call `fn` once, later; that cannot be taken back."""
+        """Call `fn` once after `seconds`. The call cannot be canceled."""
 
     def job_over(self, id: int, status: int, tmpdir: str) -> None:
-        """The job ended here with this wait status: report it, and remove its folder."""
+        """Report the end of a job on this node with its wait status, and remove its folder."""
 
     def kill_leftovers(self, path: str, signum: int, doomed: set[int]) -> None:
-        """Signal the processes `doomed` and all that say that they belong to the job of `path` (FLUX_JOB_ID_PATH)."""
+        """Signal the processes `doomed`, and all processes whose FLUX_JOB_ID_PATH is `path`."""
 
 
 class Pmix(Protocol):
-    """The offer of PMIx to the tasks of a job (`pmix.offer.Offer`)."""
+    """PMIx for the tasks of a job (`pmix.offer.Offer`)."""
 
     def environment(self, base: Mapping[str, str], rank: int) -> dict[str, str]: ...
 
 
 class Pmi(Protocol):
-    """PMI-1 and PMIx of the tasks of a job (`pmi_services.PmiServices`)."""
+    """PMI-1 and PMIx for the tasks of a job (`pmi_services.PmiServices`)."""
 
     @property
     def simple(self) -> PmiServer | None: ...
@@ -88,7 +88,7 @@ class Pmi(Protocol):
 
 
 class Terminated(Protocol):
-    """The task whose terminal a `pty.Pty` is."""
+    """The task of a terminal (`pty.Pty`)."""
 
     rank: int
 
@@ -97,7 +97,7 @@ class Terminated(Protocol):
 
 
 class Job(Protocol):
-    """A job on this node (`job.ShellJob`), as tasks, terminals, PMIx and services of the shell know it."""
+    """A job on this node (`job.ShellJob`), as used by tasks, terminals, PMIx and services of the shell."""
 
     id: int
     op: Start

@@ -1,6 +1,7 @@
-"""Where tasks' standard input comes from: a file, or what clients send to the shell's service (RFC 24, flux-shell(1)).
+"""Standard input of tasks, from a file or from clients of the shell's service (RFC 24, flux-shell(1)).
 
-The lead shell (nodeid 0) is asked; it keeps the job's input log and passes on what it gets to the other shells.
+Clients send input to the lead shell (nodeid 0), which writes the job's input log and passes the input on to the other
+shells.
 """
 
 from __future__ import annotations
@@ -18,28 +19,30 @@ from .task import Task
 from .templates import expand
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
-# Clients get no responses while more bytes than this are queued for every task of the job, or are on the way to a node.
+# Flow control: clients get no responses while more than this number of bytes is queued for every task of the job, or is
+# on the way to a node.
 _MOST = 1 << 20
-# Bytes of input that another node's shell acknowledges in one message.
+# Bytes of input that the shell of another node acknowledges in one message.
 _CREDIT = 128 << 10
-# The state of a node's tasks: at least one has room for input, none has, or none reads input any more.
+# The state of a node's tasks: at least one task has room for input, no task has room, or no task reads input any more.
 _ROOM, _FULL, _NONE = "room", "full", "none"
 
 
 def opened(path: str, command: list[str]) -> tuple[int, list[str]]:
-    """A descriptor of the file that a task reads, -1 for none, and the task's command. Raises OSError."""
+    """A descriptor of the input file of a task (-1: none), and the task's command. Raises OSError."""
     if not path:
         return -1, command
     if is_fifo(path):
-        # Opening a FIFO blocks until it has a writer, so the task opens it, not the agent.
+        # Opening a FIFO blocks until it has a writer, so it is opened by the task instead of the agent.
         return os.open(os.devnull, _READ), ["/bin/sh", "-c", 'exec "$@" <"$0"', path, *command]
     return os.open(path, _READ), command
 
 
 class Input:
-    """Input of one job on one node. `keep(entries)` takes log entries; `send(nodeid, message)` goes to another shell.
+    """The input of one job on one node.
 
-    `options` are the shell's; `tasks` may still be filled.
+    `keep(entries)` adds entries to the input log, `send(nodeid, message)` sends a message to another shell. `options`
+    are the shell options. `tasks` may be filled later.
     """
 
     def __init__(
@@ -55,15 +58,16 @@ class Input:
         self._tasks = tasks
         self._keep = keep
         self._send = send
-        # In the lead shell: the tasks that have been sent the end of their input.
+        # In the lead shell: the tasks that have been sent end-of-file.
         self._ended = Idset()
         self._unanswered: list[Callable[[], None]] = []
-        # In the lead shell, by node: bytes that its shell has not acknowledged, the state that it has reported; and the
-        # nodes whose shells have ended.
+        # In the lead shell, by node: bytes that its shell has not acknowledged, and the state that it has reported. And
+        # the nodes whose shells have ended.
         self._on_way: dict[int, int] = {}
         self._states: dict[int, str] = {}
         self._ended_shells: set[int] = set()
-        # In another shell: whether it gets input, bytes not acknowledged, and the state that it has reported.
+        # In another shell: True once it has received input, bytes that it has not acknowledged, and the last state that
+        # it has reported.
         self._fed = False
         self._taken = 0
         self._reported_state = _ROOM
@@ -75,21 +79,21 @@ class Input:
 
     @property
     def from_clients(self) -> bool:
-        """Whether clients may send input."""
+        """True if clients may send input."""
         return bool(self._spec().get("type", "service") == "service")
 
     def path(self, lookup: Lookup) -> str:
-        """`input.stdin.path`; empty when stdin comes from the job's input stream."""
+        """The expanded `input.stdin.path`; empty if clients send the input."""
         spec = self._spec()
         if spec.get("type") != "file" or not spec.get("path"):
             return ""
         return expand(str(spec["path"]), lookup)
 
     def from_client(self, io: dict[str, Any], ntasks: int, answer: Callable[[], None]) -> None:
-        """In the lead shell: a client sent input, the context of a data event (RFC 24).
+        """In the lead shell: handle input of a client. `io` is the context of a data event (RFC 24).
 
         `answer()` is called when the client may send more. Raises StdioError, ValueError for an invalid rank, and
-        BrokenPipeError if all addressed tasks have been sent the end of their input.
+        BrokenPipeError if all addressed tasks have been sent end-of-file.
         """
         decoded = stdio.decode_data(io)
         everyone = Idset(range(ntasks))
@@ -109,9 +113,9 @@ class Input:
         self.answer()
 
     def answer(self) -> None:
-        """Answer clients, unless every task has a long backlog.
+        """Respond to clients, unless every task has a long backlog.
 
-        Often only one task reads its input, so a backlog of others does not delay clients.
+        Often only one task reads its input, so backlogs of other tasks do not delay clients.
         """
         if self._fed:
             self._report_state()
@@ -138,7 +142,7 @@ class Input:
         return _FULL if all(backlog > _MOST for backlog in backlogs) else _ROOM
 
     def from_peer(self, data: dict[str, Any]) -> None:
-        """The lead passed on what a client sent."""
+        """Handle input that the lead shell has passed on."""
         self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         self._fed = True
         self._taken += len(data["data"])
@@ -151,13 +155,13 @@ class Input:
             self._reported_state, self._taken = state, 0
 
     def peer_took(self, nodeid: int, size: int, state: str) -> None:
-        """In the lead shell: the tasks of another node were given that much."""
+        """In the lead shell: handle an acknowledgement of another shell."""
         self._on_way[nodeid] = self._on_way.get(nodeid, 0) - size
         self._states[nodeid] = state
         self.answer()
 
     def peer_ended(self, nodeid: int) -> None:
-        """In the lead shell: the shell of another node has ended, or is lost."""
+        """In the lead shell: stop sending input to a shell that has ended or is lost."""
         self._ended_shells.add(nodeid)
         self._on_way.pop(nodeid, None)
         self.answer()

@@ -1,7 +1,7 @@
-"""The shell of one job on one node: places and starts its tasks, serves their input, output and PMI, reports their end.
+"""The shell of one job on one node: places and starts its tasks, serves them, reports their end.
 
-It has no process of its own: it runs in the loop of the agent. Whatever fails, the shell reports the end of the job on
-this node exactly once, with the status of its tasks.
+The shell has no separate process: it runs in the agent's event loop. Even after errors, it reports the end of the job
+on this node exactly once, with the status of its tasks.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ if TYPE_CHECKING:
     from .host import Host
     from .output import Output
 
-# Seconds the lead shell waits for the other nodes' output once the job was killed.
+# Seconds for which the lead shell waits for output of other nodes after the job was killed.
 _PEER_GRACE = 2.0
-# Seconds between a kill and the kill of all processes that the job has left.
+# Seconds between killing the tasks and killing all remaining processes of the job.
 _CLEANING = 0.5
-# Seconds until the streams of a job whose last processes were killed count as closed.
+# Seconds between killing the remaining processes and treating the streams of the job's tasks as closed.
 _CLOSE_AFTER = 1.0
-# Signals that keep tasks from being started which wait for the shells of other nodes.
+# Signals that end a job whose tasks are not started yet because its shells wait for each other.
 _END_START = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGKILL)
 # The highest signal number of Linux.
 _SIGNALS = 64
 
 
 class ShellJob:
-    """A job's shell on this node: it starts the tasks, passes on messages, and decides when the job has ended here.
+    """A job's shell on this node: starts tasks, dispatches messages, decides when the job has ended here.
 
-    `op` is the broker's start operation (docs/dev/interfaces.md); `environment` that of the job, None if the jobspec
-    has it. Each part has its own state: the processes (`tasks`), PMI and PMIx (`pmi`), input and output, and the
-    consequences of exits. All send through `reports`.
+    `op` is the broker's start operation (docs/dev/interfaces.md). `environment` is the environment of the job; None
+    means that it is in the jobspec. Each part has its own state: the processes (`tasks`), PMI and PMIx (`pmi`), input,
+    output, and the handling of exits. All parts send messages through `reports`.
     """
 
     def __init__(self, agent: Host, op: Start, environment: dict[str, Any] | None = None) -> None:
         self.agent = agent
         self.op = op
         self.id = op["id"]
-        # In the kernel's ticks, no later than all that it starts.
+        # In kernel ticks. All processes that the shell starts begin at this time or later.
         self.begun = linux.ticks()
         self.path = op["idpath"]
         self.jobspec = op["jobspec"]
@@ -90,11 +90,12 @@ class ShellJob:
         self._service = Service(self, self.tasks.all, self._input, self._proctable)
         self._exits = TaskExits(self, lambda: self.tasks.running)
         self._limit_signal: time_limit_signal.TimeLimitSignal | None = None
-        # With `-o torch`: where processes meet. The tasks wait to be placed as long as the shells agree about that.
+        # With `-o torch`: the address where processes meet. Until the shells have exchanged it, the arguments for
+        # starting the tasks are kept in `_awaits_start`.
         self._torch: torch.Rendezvous | None = None
         self._awaits_start: tuple[layout.Layout, Names] | None = None
         self._status = 0
-        # True during a step of the start: an exception that is raised then has the job's status.
+        # True during a step of the start. An exception that is raised then contains the job's status.
         self._starting = True
         self._failed = False
         self._killed = False
@@ -107,7 +108,7 @@ class ShellJob:
 
     @property
     def are_brokers(self) -> bool:
-        """Whether the tasks are the brokers of an instance, as `flux batch` and `flux alloc` start it."""
+        """True if the tasks are brokers of an instance, as started by `flux batch` and `flux alloc`."""
         return specs.command(self.jobspec)[:2] == ["flux", "broker"] and known.exit_timeout(self.options) is None
 
     # -- starting
@@ -117,20 +118,20 @@ class ShellJob:
         self._try(self._start)
 
     def _try(self, step: Callable[[], None]) -> None:
-        """Take a step of the start."""
+        """Run a step of the start. Any exception fails the job."""
         self._starting = True
         try:
             step()
         except Exception as exc:
-            # A bad jobspec costs its own job, never the agent.
+            # An invalid jobspec must only affect its own job, never the agent.
             self.fail(with_class(exc), 1, trace=traceback.format_exc())
         finally:
             self._starting = False
-            # In the job's directory, the agent would keep a file system from being unmounted.
+            # If the agent stayed in the job's directory, the file system could not be unmounted.
             os.chdir("/")
 
     def _start(self) -> None:
-        # Sent even if no task can be started.
+        # Reported even if no task can be started.
         self.reports.started()
         try:
             placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
@@ -154,17 +155,17 @@ class ShellJob:
         self._start_placed(placed, names)
 
     def _log_placement(self, placed: layout.Layout, warning: str) -> None:
-        """Log the placement of tasks if the job is verbose, and warnings about it."""
+        """Log the placement of tasks if the job is verbose, and log warnings."""
         if self.options.get("verbose"):
             self._output.log(DEBUG, f"{self.host}: tasks {Idset(placed.ranks)} of {self.size}")
         for text in [*([warning] if warning else []), *(f"{self.host}: {text}" for text in placed.adjusted)]:
             self._output.log(WARN, text)
 
     def _read_options(self, placed: layout.Layout) -> None:
-        """Check the shell options; prepare the signal before the time limit, and `-o torch`. Raises StartError."""
+        """Check the shell options, and prepare `-o signal` and `-o torch`. Raises StartError."""
         try:
             for text in known.check(self.options):
-                # The options are the same on all nodes.
+                # The options are the same on all nodes, so only the lead shell logs warnings.
                 if self.lead:
                     self._output.log(WARN, text)
             known.check_pty_ranks(self.options, self.size)
@@ -197,7 +198,7 @@ class ShellJob:
                 self._maybe_finish()
 
     def _announce(self, placed: layout.Layout) -> None:
-        """Tell clients by `shell.init` (RFC 21) where the shell's service is."""
+        """Post `shell.init` (RFC 21), which announces the shell's service to clients."""
         context = {"service": self.op["service"], "leader-rank": self.op["rank"], "size": self.nnodes}
         if known.interactive_pty(self.options) and 0 in placed.ranks:
             context["pty"] = "interactive"
@@ -233,7 +234,7 @@ class ShellJob:
     # -- failures
 
     def _output_lost(self, why: str) -> None:
-        """A part of an output file is lost: the tasks continue, but the job fails."""
+        """Handle a lost part of an output file: the tasks continue, but the job fails."""
         self._status = max(self._status, 1 << 8)
         self.reports.exception(why, severity=1)
 
@@ -246,9 +247,10 @@ class ShellJob:
         trace: str = "",
         reported: bool = False,
     ) -> None:
-        """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`.
+        """Handle a fatal error: log it, raise an exception, end the job with `code` or `status`.
 
-        If the lead shell has `reported` the error already, only end.
+        `code` is an exit code, `status` a wait status. If the lead shell has already `reported` the error, only end the
+        job.
         """
         if self._finished or self._failed:
             return
@@ -264,12 +266,15 @@ class ShellJob:
         self._maybe_finish()
 
     def abort(self, rank: int, code: int, text: str) -> None:
-        """Task `rank` has called PMI abort."""
+        """Handle PMI abort by task `rank`."""
         note = f"MPI_Abort: {text or 'application called abort'} (task {rank}, exit code {code})"
         self._abort({"kind": "abort", "note": note, "code": code & 0xFF or 1})
 
     def _abort(self, data: dict[str, Any]) -> None:
-        """End the job. The lead shell tells the others first, so that the kill does not become their status."""
+        """End the job.
+
+        The lead shell notifies the others first, so that the kill does not become their status.
+        """
         if self.lead:
             self.reports.to_others(data)
             self.fail(data["note"], data["code"])
@@ -317,7 +322,7 @@ class ShellJob:
             case "runs":
                 self._exits.peer_runs()
             case "done":
-                # This may come twice: from a shell, and when its node is lost.
+                # May arrive twice: from the shell itself, and when its node is lost.
                 self.reports.others.discard(source)
                 self._proctable.done(source)
                 self._input.peer_ended(source)
@@ -326,17 +331,17 @@ class ShellJob:
                 pass
 
     def rpc(self, op: Rpc) -> None:
-        """A request to the shell's service."""
+        """Handle a request to the shell's service."""
         self._service.request(op)
 
     def drained(self, token: int) -> None:
-        """The terminal of the first task alone asks for this."""
+        """Handle `rpc-drained`, which only the terminal of the first task requests."""
         first = self.tasks.all[0] if self.tasks.all else None
         if first is not None and first.pty is not None:
             first.pty.drained(token)
 
     def input_taken(self) -> None:
-        """A task has read queued input."""
+        """Respond to clients, since a task has read queued input."""
         self._input.answer()
 
     # -- signals and the end
@@ -354,7 +359,7 @@ class ShellJob:
             self._maybe_finish()
         self._signal_tasks(signum)
         if signum == signal.SIGKILL and not self._killed:
-            # The tasks of the other nodes were killed too, so their shells are awaited for _PEER_GRACE only.
+            # The tasks on other nodes were killed too, so this shell waits for their shells only for _PEER_GRACE.
             self._killed = True
             self._maybe_finish()
 
@@ -364,7 +369,7 @@ class ShellJob:
         self.tasks.signal(signum)
 
     def kill_all(self, signum: int) -> None:
-        """Signal all processes of the job, wherever they went, after it has not ended by a signal to its tasks."""
+        """Signal all processes of the job, because it did not end after a signal to its tasks."""
         doomed = self.tasks.descendants()
         self.kill(signum)
         self.agent.subprocesses.kill_of(self.id, signum)
@@ -374,7 +379,7 @@ class ShellJob:
                 self.agent.kill_leftovers(self.path, signum, doomed)
                 self.agent.after(_CLOSE_AFTER, self.tasks.close_ended)
 
-        # If the job is an instance, its own cleanup is given time first.
+        # If the job is an instance, its own cleanup gets some time first.
         self.agent.after(_CLEANING, kill_the_rest)
 
     def _log_signal(self, text: str) -> None:
@@ -386,15 +391,18 @@ class ShellJob:
             self._limit_signal.set(expiration)
 
     def task_exited(self, task: Task, status: int) -> None:
-        """A task's process ended (its streams may still be open)."""
+        """Handle the end of a task's process. Its streams may still be open."""
         self.tasks.task_exited()
         if not self._failed and not self._exits.early.excuses(status):
-            # A shell exits with 128 plus the signal of its task.
+            # As in Flux, a shell exits with 128 plus the signal that killed its task.
             self._status = max(self._status, exit_code(status) << 8)
         self._exits.task_exited(task, status)
 
     def shell_killed(self, signum: int) -> None:
-        """A process of the job has sent a fatal signal to its parent, the agent, which acts as the shell of the job."""
+        """Handle a fatal signal that a process of the job has sent to its parent.
+
+        The parent is the agent, which acts as the shell of the job.
+        """
         if self.lead:
             self.fail(self._end_of_shell(self.nodeid, signum), 1, status=signum)
         else:
@@ -405,8 +413,10 @@ class ShellJob:
         return f"shell rank {nodeid} (on {self.op['hosts'][nodeid]}): {signal.strsignal(signum)}"
 
     def _shell_lost(self, nodeid: int, signum: int) -> None:
-        """The shell or the agent of another node was killed, and with it its tasks (lead shell only). The job continues
-        without them."""
+        """In the lead shell: handle the loss of the shell or agent on another node, and of its tasks.
+
+        The job continues without these tasks.
+        """
         what = self._end_of_shell(nodeid, signum)
         self._output.log(WARN, what, "exception")
         if self._awaits_start is not None:
@@ -419,7 +429,7 @@ class ShellJob:
         self.from_peer(nodeid, {"kind": "done"})
 
     def task_closed(self, _task: Task) -> None:
-        """A task has ended, and so have its streams."""
+        """Handle the end of a task and all its streams."""
         self._maybe_finish()
 
     def _maybe_finish(self) -> None:
@@ -427,7 +437,7 @@ class ShellJob:
             return
         self.tasks.kill_group()
         if self.reports.others:
-            # Output of the other nodes is still to come. A lost node is reported as done by the broker.
+            # Output of other nodes may still arrive. If a node is lost, the broker reports its shell as done.
             if self._killed and not self._waiting_for_peers:
                 self._waiting_for_peers = True
                 self.agent.after(_PEER_GRACE, self._stop_waiting)
@@ -450,7 +460,7 @@ class ShellJob:
         self._maybe_finish()
 
     def abandon(self) -> None:
-        """The broker has ended: kill the tasks and remove the temporary folder."""
+        """Kill the tasks and remove the temporary folder, since the broker has ended."""
         self.kill(signal.SIGKILL)
         self.pmi.end()
         self.agent.folders.give_back(self.tmpdir)

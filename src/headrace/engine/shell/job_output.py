@@ -1,8 +1,8 @@
 """A job's output on its way from the tasks of all nodes to the broker, with credit-based flow control.
 
-A shell whose unacknowledged output exceeds a window stops reading its tasks, which then block in write(2). The lead
-returns credit for output that it has passed on to its broker. So a slow consumer slows down the tasks of every node,
-and no broker on the way buffers more than one window for each node of the job.
+If the unacknowledged output of a shell exceeds the window, the shell stops reading its tasks, which then block in
+write(2). The lead shell returns credit for output that it has passed on to its broker. So a slow consumer slows down
+the tasks of all nodes, and no broker on the path buffers more than one window for each node of the job.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from .reports import Reports
     from .templates import Names
 
-# The severities of log entries that end the job, warn and inform (RFC 24).
+# Levels of log entries (RFC 24).
 FATAL, WARN, NOTICE, DEBUG = 0, 4, 5, 6
-# Bytes that may be unacknowledged, and bytes for which the lead returns credit in one message.
+# Bytes that may be unacknowledged, and bytes for which the lead shell returns credit in one message.
 _WINDOW, _CREDIT = 512 << 10, 128 << 10
 
 
 class SendWindow:
-    """The sender's side. `pause(True)` is called when the window is full, `pause(False)` once it has room."""
+    """The sender's side of flow control.
+
+    `pause(True)` is called when the window is full, `pause(False)` once it has room again.
+    """
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
@@ -43,7 +46,7 @@ class SendWindow:
         self._decide()
 
     def open(self) -> None:
-        """Disable flow control: the job ends, and its lead shell may be gone."""
+        """Disable flow control, because the job ends and its lead shell may be gone."""
         self._open = True
         self._decide()
 
@@ -55,7 +58,10 @@ class SendWindow:
 
 
 class Credits:
-    """The lead's side: bytes of each node that it has passed on. `grant(nodeid, size)` returns credit to a shell."""
+    """The lead shell's side of flow control: counts the bytes of each node that it has passed on.
+
+    `grant(nodeid, size)` returns credit to a shell.
+    """
 
     def __init__(self, grant: Callable[[int, int], None]) -> None:
         self._grant = grant
@@ -70,17 +76,17 @@ class Credits:
 
 
 def size_of(message: dict[str, Any]) -> int:
-    """Bytes of output in a message to the lead."""
+    """Bytes of output in a message to the lead shell."""
     if message["kind"] == "file":
         return len(message["data"])
     return sum(len(entry[2].get("data") or "") for entry in message["entries"] if entry[1] == "data")
 
 
 class JobOutput:
-    """The output of one job on node `nodeid`; `pause` stops reading the tasks, or starts it again.
+    """The output of one job on node `nodeid`.
 
-    `output` is None before `open`, and messages to `log` are dropped until then. `lost` is called once if a part of an
-    output file could not be written.
+    `pause(on)` stops or resumes reading the tasks. `output` is None before `open`; until then, messages to `log` are
+    dropped. `lost(why)` is called once if a part of an output file could not be written.
     """
 
     def __init__(
@@ -95,7 +101,7 @@ class JobOutput:
         self._credits = Credits(lambda nodeid, size: reports.to_peer(nodeid, {"kind": "taken", "bytes": size}))
 
     def open(self, option: Any, names: Names, most: int | None) -> None:
-        """Open the output by the shell option `output`; `most` is the largest limit. Raises OutputError."""
+        """Open the output for the shell option `output`. `most` limits its `limit`. Raises OutputError."""
         self.output = output = Output(
             option if isinstance(option, dict) else {},
             self._nodeid,
@@ -115,7 +121,7 @@ class JobOutput:
             self.output.log(level, text, self._nodeid, component)
 
     def log_failure(self, note: str, component: str | None, trace: str) -> None:
-        """Log why the job fails. If the output is not open, the lead shell writes a log that has only this."""
+        """Log why the job fails. If the output is not open, the lead shell writes a log with only this entry."""
         if self.output is not None:
             self.output.log(FATAL, note, self._nodeid, component)
         elif self._nodeid == 0:
@@ -124,7 +130,7 @@ class JobOutput:
             self._reports.output([header, entry])
 
     def from_peer(self, source: int, data: dict[str, Any]) -> None:
-        """In the lead shell: take output of node `source`."""
+        """In the lead shell: handle output of node `source`."""
         if self.output is not None:
             self.output.from_peer(data)
         self._credits.passed(source, size_of(data))

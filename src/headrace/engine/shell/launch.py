@@ -1,4 +1,4 @@
-"""How each task of a job is started on this node: its command, environment, processors and standard input."""
+"""Starts each task of a job on this node, with its command, environment, processors and input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LaunchError(Exception):
-    """A task cannot be started. `code` is the exit code of the job, `component` what the log names."""
+    """A task cannot be started. `code` is the job's exit code, `component` the component in the log."""
 
     def __init__(self, note: str, code: int, component: str | None = None) -> None:
         super().__init__(note)
@@ -40,8 +40,9 @@ class LaunchError(Exception):
 class Launcher:
     """Starts the tasks of one node.
 
-    `options` are the shell's, `base` is the job's environment, and `stdin` is the input file of each task or "".
-    `notices` are messages about processors for the job's log. Raises LaunchError for an invalid affinity option.
+    `options` are the shell options, `base` is the environment of the submission, and `stdin` is the input file of each
+    task or "". `notices` are messages about processors for the job's log. Raises LaunchError for an invalid affinity
+    option.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Launcher:
         self._names = names
         self._stdin = stdin
         self._torch = torch
-        # Only these are templates: other values of the submitter's environment are kept as they are.
+        # Only these variables are templates. Other values of the submission's environment are not expanded.
         self._templates = known.templates(options)
         self._env = job_environment(base, op, names, self._templates)
         rlimit = options.get("rlimit")
@@ -71,13 +72,13 @@ class Launcher:
         self._terminals = known.pty_ranks(options)
 
     def start(self, task: Task, group: int) -> None:
-        """Start the process of a task, in process group `group`, 0 for its own. Raises LaunchError."""
+        """Start the process of a task in process group `group` (0: its own). Raises LaunchError."""
         names, cpus = self._names, self._cpus[task.local]
         lookup = partial(names.lookup, rank=task.rank)
         env = self._environment(task)
         argv = [expand(arg, lookup) if "{{" in arg and not self._literal else arg for arg in self._command]
         try:
-            # Each task reads the file from its start: one descriptor for all would deal its lines out.
+            # Each task gets its own descriptor, so that each reads the whole file from its start.
             file, argv = opened(self._stdin, argv)
         except OSError as exc:
             note = f"error opening input file '{self._stdin}': {exc.strerror}"
@@ -110,16 +111,16 @@ class Launcher:
         return own
 
 
-# The score by which the kernel chooses a process to kill when memory runs out.
+# The adjustment of the score by which the kernel chooses the process to kill when memory runs out.
 _SCORE = "/proc/self/oom_score_adj"
 
 
 @contextlib.contextmanager
 def oom_adjusted(value: int | None) -> Iterator[str]:
-    """Processes spawned inside get the score `value`, the option `oom.adjust`. Yields an error message, or "".
+    """Give processes that are spawned in this context the `oom_score_adj` `value` (option `oom.adjust`).
 
-    None leaves the agent's own. The agent sets the value on itself while it spawns tasks, as it does with CPU affinity,
-    so that they inherit it: a task and all its children have it from their first instruction on.
+    Yields an error message, or "". None keeps the agent's value. The agent sets the value on itself while it spawns
+    tasks, as with CPU affinity. A task and all its children inherit it, so they have it from their first instruction.
     """
     if value is None:
         yield ""

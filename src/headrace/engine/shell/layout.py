@@ -1,4 +1,4 @@
-"""How many tasks of a job run on each of its nodes, and which (RFC 14 counts, RFC 34 task maps). Pure."""
+"""Placement of a job's tasks on its nodes (RFC 14 counts, RFC 34 task maps). Only host files are read."""
 
 from __future__ import annotations
 
@@ -19,46 +19,50 @@ from headrace.formats.spec.taskmap import TaskMap
 
 
 class LayoutError(ValueError):
-    """The job's tasks cannot be placed on its nodes; the text says why."""
+    """The job's tasks cannot be placed on its nodes. The text is the reason."""
 
 
 class Layout(NamedTuple):
-    """The tasks of a job: `counts` by node, and what one node needs to start its own."""
+    """The tasks of a job: `counts` by node, and the data for starting the tasks of one node."""
 
     counts: list[int]
     size: int
     ranks: list[int]
-    """The tasks of the node."""
+    """The ranks of the tasks on this node."""
     mine: NodeResources
-    """The resources of the job on this node that they may use."""
+    """The resources of the job on this node that these tasks may use."""
     adjusted: list[str]
-    """Messages about resources that they may not use."""
+    """Messages about resources that these tasks may not use."""
     map: Any
-    """RFC 34's array, as `shell.start` has it."""
+    """The task map as an array (RFC 34), for the event `shell.start`."""
     pmi: dict[str, str]
-    """The task map as PMI clients read it."""
+    """The task map in the formats for PMI clients."""
 
 
 class NodeResources(NamedTuple):
-    """The resources of a job on one node, by R (RFC 20)."""
+    """The resources of a job on one node, from R (RFC 20)."""
 
     rank: int
     cores: Idset
     gpus: Idset
 
 
-# Layouts by their inputs. Jobs of a batch mostly share one, and computing it costs as much as the pipes of a small job.
+# A cache of layouts by their inputs. Similar jobs mostly have the same layout, and computing one costs as much as
+# creating the pipes of a small job.
 _known: dict[bytes, Layout] = {}
 _MOST = 512
-# Bytes of a file of hosts.
+# The largest size of a host file, in bytes.
 _HOSTFILE_SIZE = 16 << 20
-# Tasks of a node. Each needs a descriptor of the agent, which has no more (process/spawn.py).
+# The most tasks on a node. Each needs a descriptor of the agent, whose number is limited (process/spawn.py).
 _NODE_TASKS = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], nodeid: int) -> Layout:
-    """The layout of a job for node `nodeid`; shared between jobs, so callers must not change it. Raises LayoutError."""
+    """The layout of a job for node `nodeid`. Raises LayoutError.
+
+    Layouts are shared between jobs, so callers must not change them.
+    """
     scheme = shell_option(jobspec, "taskmap") or "block"
     if isinstance(scheme, dict):
         if "scheme" not in scheme or set(scheme) - {"scheme", "value"}:
@@ -82,7 +86,7 @@ def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], no
     nodes = node_resources(r)
     counts = task_counts(jobspec, nodes)
     tasks = task_map(counts, str(scheme), hosts, cwd(jobspec) or "")
-    # A map of the user's may put them on other nodes.
+    # Checked again, because a user's task map may move tasks to other nodes.
     _check_node(tasks.node_ntasks(nodeid))
     mine = list(tasks.node_tasks(nodeid))
     pmi = {"PMI_process_mapping": tasks.pmi_mapping(), "flux.taskmap": tasks.encode()}
@@ -108,7 +112,7 @@ def node_resources(r: dict[str, Any]) -> list[NodeResources]:
 
 
 def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
-    """Tasks on each node. Raises LayoutError, also if they are more than can ever run."""
+    """The number of tasks on each node. Raises LayoutError, also if a number exceeds a limit."""
     counts = _asked_counts(jobspec, nodes)
     if sum(counts) > MAX_ID + 1:
         raise LayoutError(f"the job has {sum(counts)} tasks, no more than {MAX_ID + 1} are possible")
@@ -117,13 +121,13 @@ def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list
 
 
 def _check_node(ntasks: int) -> None:
-    """Raises LayoutError."""
+    """Raise LayoutError if a node has too many tasks."""
     if ntasks > _NODE_TASKS:
         raise LayoutError(f"a node has {ntasks} tasks of the job, no more than {_NODE_TASKS} are possible")
 
 
 def _asked_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
-    """Tasks on each node, however many. Raises LayoutError."""
+    """The requested number of tasks on each node, without limits. Raises LayoutError."""
     per_resource = shell_option(jobspec, "per-resource")
     if per_resource is not None:
         kind, count = _per_resource(per_resource)
@@ -138,7 +142,7 @@ def _asked_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> li
 
 
 def _per_resource(option: Any) -> tuple[str, int]:
-    """The resource type of the option, and its tasks per resource. Raises LayoutError."""
+    """The resource type of the option `per-resource`, and the tasks per resource. Raises LayoutError."""
     if not isinstance(option, dict) or set(option) - {"type", "count"} or option.get("type") not in ("node", "core"):
         raise LayoutError(f"invalid per-resource option {option}: write type=node or type=core, and count=N")
     count = option.get("count", 1)
@@ -148,10 +152,10 @@ def _per_resource(option: Any) -> tuple[str, int]:
 
 
 def used_slots(jobspec: dict[str, Any], node: NodeResources, ntasks: int) -> tuple[NodeResources, list[str]]:
-    """`node` without the slots that have no task, and messages about what was left out.
+    """`node` without slots that have no task, and messages about the resources that were removed.
 
-    `-N2 -n3` gives each node two slots; on the node with one task, that task may use one slot only. As in Flux, this
-    applies only where the request counts slots on nodes that are not exclusive.
+    For example, `-N2 -n3` gives each node two slots. On the node with one task, that task may use only one slot. As in
+    Flux, this applies only if the request has a number of slots on nodes that are not exclusive.
     """
     asked = request_counts(jobspec)
     top = jobspec["resources"][0]
@@ -169,12 +173,12 @@ def used_slots(jobspec: dict[str, Any], node: NodeResources, ntasks: int) -> tup
 
 
 def _first(ids: Idset, number: int) -> Idset:
-    """The first `number` of `ids`; all of them when a slot has none."""
+    """The first `number` of `ids`. All ids if `number` is 0, which means that slots do not have any."""
     return Idset(list(ids)[:number]) if 0 < number < len(ids) else ids
 
 
 def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
-    """Slots on each node: as many as its cores and gpus hold, as the request divides them."""
+    """The number of slots on each node: as many as fit into its cores and GPUs, as requested."""
     cores = gpus = 0
     per_node = total = 0
     in_slot = False
@@ -182,7 +186,7 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
         kind = vertex["type"]
         if kind == "slot":
             in_slot = True
-            # Of a range of slots there are as many as the resources hold.
+            # For a range of slots, there are as many slots as fit into the resources.
             count = vertex["count"] if isinstance(vertex["count"], int) else 0
             if jobspec["resources"][0]["type"] == "slot":
                 total = count
@@ -193,7 +197,7 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
         elif in_slot and kind == "gpu":
             gpus = vertex["count"] if isinstance(vertex["count"], int) else 1
         elif in_slot and kind == "node":
-            # A slot around whole nodes: one slot a node.
+            # A slot contains whole nodes, so there is one slot per node.
             return [1] * len(nodes)
     fits = []
     for node in nodes:
@@ -201,7 +205,7 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
         room += [len(node.gpus) // gpus] if gpus else []
         fits.append(min(room) if room else 1)
     if per_node:
-        # Shared cores may leave a node with less than the request asks (a test instance on one machine).
+        # If cores are shared (a test instance on one machine), a node may have fewer resources than requested.
         return [per_node] * len(nodes)
     if total and sum(fits) > total:
         return _spread(total, fits)
@@ -209,7 +213,7 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
 
 
 def _spread(total: int, room: Sequence[int]) -> list[int]:
-    """Tasks per node: `total` tasks fill the nodes in order; tasks beyond their room go to the nodes round-robin."""
+    """Distribute `total` tasks: fill the `room` of nodes in order, then add the rest evenly."""
     counts = []
     remaining = total
     for number in room:
@@ -221,8 +225,10 @@ def _spread(total: int, room: Sequence[int]) -> list[int]:
 
 
 def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: str = "") -> TaskMap:
-    """The task map of `-o taskmap=SCHEME` (block, cyclic[:N], manual:MAP, hostfile:FILE); FILE is relative to `folder`,
-    the job's. Raises LayoutError."""
+    """The task map of `-o taskmap=SCHEME` (block, cyclic[:N], manual:MAP, hostfile:FILE).
+
+    FILE is relative to the job's working directory, `folder`. Raises LayoutError.
+    """
     name, _, value = scheme.partition(":")
     try:
         if name in ("", "block"):
@@ -241,7 +247,7 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: s
 
 
 def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folder: str) -> TaskMap:
-    """Raises LayoutError, OSError, ValueError."""
+    """The task map of a host file. Raises LayoutError, OSError, ValueError."""
     names: list[str] = []
     for line in StringIO(_text_of_file(os.path.join(folder, path))):
         names += Hostlist.parse(line.strip()) if line.strip() else ()
@@ -250,7 +256,7 @@ def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folde
     if not names:
         raise LayoutError(f"taskmap=hostfile:{path}: no hosts in it")
     if sum(counts) > MAX_HOSTS:
-        raise LayoutError(f"taskmap=hostfile:{path}: the job has {sum(counts)} tasks, {MAX_HOSTS} can be placed so")
+        raise LayoutError(f"taskmap=hostfile:{path}: the job has {sum(counts)} tasks, at most {MAX_HOSTS} are possible")
     nodes: dict[str, list[int]] = {host: [] for host in hosts}
     for task in range(sum(counts)):
         name = names[task % len(names)]
@@ -261,8 +267,10 @@ def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folde
 
 
 def _text_of_file(path: str) -> str:
-    """The text of a regular file of a bearable size. All jobs of the node would wait for the writer of a FIFO, and for
-    the end of what has none. Raises OSError, ValueError."""
+    """The text of a regular file of limited size. Raises OSError, ValueError.
+
+    Reading a FIFO or an endless device would block all jobs of the node.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

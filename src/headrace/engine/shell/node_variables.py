@@ -1,10 +1,10 @@
-"""Variables of which each node has a value of its own, such as a pod's index and address.
+"""Environment variables with a different value on each node, such as a pod's index and address.
 
-A job has the environment of its submission. Where that is of a node with such variables, tasks get those of their own
-node instead, unless the submitter has changed them. The list of them, with the values of the node where a process runs,
-is a variable itself, so that it comes with every job that is submitted there, also from within a job. A process that
-was not started by the instance, such as one of `kubectl exec`, has the variables without the list: then all are the
-node's.
+A job has the environment of its submission. If it was submitted on a node with such variables, its tasks get the values
+of their own node instead, unless the submitter has changed them. The list of these variables, with the values of the
+node on which a process runs, is an environment variable itself, so every job that is submitted there has it, also from
+within a job. A process that was not started by the instance, for example by `kubectl exec`, has the variables but not
+the list. Then all of its values are treated as the node's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ VARIABLE = "HEADRACE_NODE_VARIABLES"
 
 
 def listed(env: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The list, as a variable, of those of `names` that `env`, which is a node's, has; {} if there is none."""
+    """The list as an environment variable: all of `names` that are in the node's `env`; {} if none are."""
     own = {name: env[name] for name in names if name in env}
     return {VARIABLE: msgspec.json.encode(own).decode()} if own else {}
 
 
 def exchange(env: dict[str, str], node: Mapping[str, str]) -> None:
-    """Replace in `env`, a job's, the variables of the node of its submission by those of `node`."""
+    """Replace variables of the node of submission in a job's `env` by the variables of `node`."""
     ours = _read(node.get(VARIABLE, ""))
     if not ours:
         return

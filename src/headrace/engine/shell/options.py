@@ -1,8 +1,8 @@
-"""The shell options (flux-shell(1)), checked before a task starts so that a misspelt value is not ignored silently.
+"""The shell options (flux-shell(1)), checked before tasks start so that no misspelt value is ignored.
 
-A wrong value of a known option ends the job, or is reported in its log where the job can run without it. An option that
-is not known, which a plugin might use in Flux, is reported too. Options of one subject (signal, affinity, task map) are
-read in the file of that subject.
+If a known option has an invalid value, the job fails, or a warning is logged if the job can run without the option. A
+warning is also logged for an unknown option, which a plugin might use in Flux. Options of one subject (signal,
+affinity, task map) are parsed in the file of that subject.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
 _MODES = {"truncate", "append"}
 _OUTPUTS = {"kvs", "term", "file"}
-# Options of flux-core's shell that this one lacks. A job with one of these is refused,
+# Options of flux-core's shell that are not supported. A job with one of _MISSED is refused, a job with one of _SPARED
+# runs without it.
 _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
-# a job with one of those runs without it.
 _SPARED = ("hwloc", "input.limit", "rexec", "sysmon")
 _STREAM = ("buffer.type", "label", "path", "type")
 _STREAMS = tuple(f"{stream}.{key}" for stream in ("stdout", "stderr") for key in _STREAM)
-# All that are known, with the keys of those that are objects; () for any value.
+# All known options, with the keys of options that are objects; () for other options.
 _KNOWN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_MISSED, "coprocess-kill-timeout", "hwloc", "mpi", "rexec", "sysmon"), ()),
     **dict.fromkeys(("cpu-affinity", "env-expand", "exit-on-error", "exit-timeout", "gpu-affinity", "nosetpgrp"), ()),
@@ -46,7 +46,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "verbose": (),
 }
 _NAMES = {f"{name}.{key}" if key else name for name, keys in _KNOWN.items() for key in keys or [""]}
-# Options that are objects, and those that are numbers, where true and false stand for 1 and 0.
+# Options that are objects, and options that are numbers, where true and false mean 1 and 0.
 _OBJECTS = ("input", "input.stdin", "oom", "output", "output.client", "output.stderr", "output.stdout", "pmi-simple")
 _NUMBERS = (
     "exit-on-error",
@@ -57,29 +57,30 @@ _NUMBERS = (
     "pty.interactive",
     "verbose",
 )
-# The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
+# The names of PMI implementations, and the implementation used for each. PMI-1 also serves PMI-2 clients via PMI_FD.
 _PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
-# MPI implementations whose environment Flux's shell has scripts for, and "none". Tasks need nothing of these here.
+# MPI implementations for which Flux's shell has scripts that set the environment, and "none". Here, tasks do not need
+# such scripts.
 _MPI = ("intel", "mvapich", "none", "openmpi", "spectrum")
 _INFINITY = resource.RLIM_INFINITY
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class OptionError(ValueError):
-    """An option that the job cannot run with; the text names it."""
+    """An option with which the job cannot run. The text names it."""
 
 
-# The options that passed the last check: jobs of a batch mostly have the same ones.
+# The options that last passed the check without warnings. Similar jobs mostly have the same options.
 _right = b""
 
 
 def check(options: Mapping[str, Any]) -> list[str]:
-    """Warnings about options. Raises OptionError for an option that the job cannot run with."""
+    """Warnings about options. Raises OptionError for an option with which the job cannot run."""
     global _right
     try:
         known = _encode(options)
     except OverflowError:
-        # msgpack cannot encode the number, which is out of range for any option.
+        # An option has a number that msgpack cannot encode. It is out of range for any option.
         return _check(options)
     if known == _right:
         return []
@@ -106,7 +107,7 @@ def _check(options: Mapping[str, Any]) -> list[str]:
     unknown = [name for name in _pmi_names(options) if name not in _PMI]
     if unknown and not pmi_methods(options):
         warnings.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
-    # A name may have a version, NAME@VERSION.
+    # A name may contain a version: NAME@VERSION.
     unknown = [name for name in (options.get("mpi") or "none").split(",") if name.partition("@")[0] not in _MPI]
     if unknown:
         warnings.append(f"mpi={','.join(unknown)} has no effect: known are {', '.join(_MPI)}")
@@ -114,7 +115,7 @@ def _check(options: Mapping[str, Any]) -> list[str]:
 
 
 def _value(options: Mapping[str, Any], name: str) -> Any:
-    """The value of an option by its dotted name, None where it is not set."""
+    """The value of an option by its dotted name; None if it is not set."""
     found: Any = options
     for key in name.split("."):
         found = found.get(key) if isinstance(found, dict) else None
@@ -122,7 +123,7 @@ def _value(options: Mapping[str, Any], name: str) -> Any:
 
 
 def _unknown(options: Mapping[str, Any], above: str = "") -> list[str]:
-    """The dotted names of options that are not known."""
+    """The dotted names of unknown options."""
     unknown = []
     for key, value in options.items():
         name = above + key
@@ -136,7 +137,7 @@ def _unknown(options: Mapping[str, Any], above: str = "") -> list[str]:
 
 
 def _check_types(options: Mapping[str, Any]) -> None:
-    """Raises OptionError."""
+    """Raise OptionError if an option has the wrong type."""
     for name in _OBJECTS:
         value = _value(options, name)
         if value is not None and not isinstance(value, dict):
@@ -158,7 +159,7 @@ def _check_types(options: Mapping[str, Any]) -> None:
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
-    """Seconds that the other tasks may run after the first has exited, None for no limit. Raises OptionError."""
+    """Seconds that other tasks may run after the first exit; None for no limit. Raises OptionError."""
     option = options.get("exit-timeout", _EXIT_TIMEOUT)
     if option == "none":
         return None
@@ -174,7 +175,7 @@ def exit_timeout(options: Mapping[str, Any]) -> float | None:
 
 
 def oom_adjust(options: Mapping[str, Any]) -> int | None:
-    """The tasks' `oom_score_adj` (proc(5)), None for the broker's own. Raises OptionError."""
+    """The tasks' `oom_score_adj` (proc(5)); None for the broker's value. Raises OptionError."""
     option = options.get("oom")
     if option is None:
         return None
@@ -189,18 +190,18 @@ def _pmi_names(options: Mapping[str, Any]) -> list[str]:
 
 
 def pmi_methods(options: Mapping[str, Any]) -> set[str]:
-    """The PMI implementations for the tasks, of `simple` (PMI-1) and `pmix`: the option `pmi`, by default both."""
+    """The PMI implementations in the option `pmi`: `simple` (PMI-1), `pmix`, or by default both."""
     return {_PMI[name] for name in _pmi_names(options) if _PMI.get(name)}
 
 
 def pmi_map(options: Mapping[str, Any]) -> bool:
-    """Whether tasks get the task map by PMI; False with `pmi-simple.nomap`."""
+    """True if tasks can read the task map by PMI. False with `pmi-simple.nomap`."""
     option = options.get("pmi-simple")
     return not (isinstance(option, dict) and option.get("nomap"))
 
 
 def templates(options: Mapping[str, Any]) -> Mapping[str, str]:
-    """The variables whose values are templates: `env-expand`. Raises OptionError."""
+    """The variables whose values are templates (`env-expand`). Raises OptionError."""
     option = options.get("env-expand", {})
     if not isinstance(option, dict) or not all(isinstance(value, str) for value in option.values()):
         raise OptionError("env-expand must be an object of variables and their templates, which are strings")
@@ -208,13 +209,13 @@ def templates(options: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def interactive_pty(options: Mapping[str, Any]) -> bool:
-    """Whether a client may attach to the terminal of the first task."""
+    """True if clients may attach to the terminal of the first task."""
     option = options.get("pty")
     return isinstance(option, dict) and bool(option.get("interactive"))
 
 
 def pty_ranks(options: Mapping[str, Any]) -> Idset | None:
-    """The tasks that get a terminal, None for all. Raises OptionError."""
+    """The tasks that get a terminal; None for all. Raises OptionError."""
     option = options.get("pty")
     if not isinstance(option, dict):
         return None if option else Idset()
@@ -232,7 +233,7 @@ def pty_ranks(options: Mapping[str, Any]) -> Idset | None:
 
 
 def check_pty_ranks(options: Mapping[str, Any], ntasks: int) -> None:
-    """Raises OptionError for a terminal of a task that the job has not."""
+    """Raise OptionError if a terminal is requested for a task that the job does not have."""
     option = options.get("pty")
     if not isinstance(option, dict) or "ranks" not in option:
         return
@@ -243,7 +244,7 @@ def check_pty_ranks(options: Mapping[str, Any], ntasks: int) -> None:
 
 
 def pty_added(options: Mapping[str, Any]) -> bool:
-    """Whether the first task gets a terminal only because a client may attach to it."""
+    """True if the first task gets a terminal only because clients may attach to it."""
     option = options.get("pty")
     if not (isinstance(option, dict) and option.get("interactive")) or option.get("ranks", "all") == "all":
         return False
@@ -251,7 +252,7 @@ def pty_added(options: Mapping[str, Any]) -> bool:
 
 
 def rexec_grace(options: Mapping[str, Any]) -> float:
-    """Seconds that `flux exec --jobid` has to end when the job's tasks are gone. Raises OptionError."""
+    """Seconds that `flux exec --jobid` processes may outlive the job's tasks. Raises OptionError."""
     option = options.get("rexec-shutdown-timeout", _REXEC_GRACE)
     try:
         return duration.parse(str(option))

@@ -1,8 +1,8 @@
-"""The output of tasks: written to the job's output eventlog (RFC 24) or to files, with labels and a size limit.
+"""The output of tasks, written to the job's output eventlog (RFC 24) or to files.
 
-The shell of each node reads its own tasks. The lead shell (nodeid 0) writes the eventlog and the files that several
-nodes share; the other shells send it their part. A file whose name depends on the task or node is written on the node
-where the task runs.
+The shell of each node reads the output of its own tasks. The lead shell (nodeid 0) writes the eventlog and the files
+that nodes share; the other shells send their output to it. If the name of a file depends on the task or node, the file
+is written on the node on which the task runs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .templates import expand, tags
 
 _DEFAULT_LIMIT = 1 << 30
 _MAX_LIMIT = (1 << 31) - 1
-# How long a full terminal may take to be read on, milliseconds. No other job of the node is served meanwhile, so it is
-# closed then.
+# Milliseconds to wait for the reader of a full terminal. The output is closed after that, because no other job of the
+# node is served meanwhile.
 _TERMINAL_TIMEOUT = 200
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
@@ -42,7 +42,7 @@ class Lookup(Protocol):
 
 
 class OutputError(Exception):
-    """An output file cannot be opened; the text names it."""
+    """An output file cannot be opened, or an option is invalid. The text names it."""
 
 
 def parse_size(value: Any) -> int:
@@ -59,20 +59,20 @@ def parse_size(value: Any) -> int:
 
 
 def is_fifo(path: str) -> bool:
-    """Whether `path` is a FIFO: opening one blocks until it has a peer, and would block all jobs of the node."""
+    """True if `path` is a FIFO. Opening a FIFO blocks until it has a peer, and would block all jobs here."""
     return stat.S_ISFIFO(_mode_of(path))
 
 
 def _mode_of(path: str) -> int:
-    """The mode of the file, 0 if there is none."""
+    """The mode of a file; 0 if it does not exist."""
     try:
         return os.stat(path).st_mode
     except OSError:
         return 0
 
 
-def _push(fd: int, data: memoryview) -> int:
-    """write(2), which waits a moment for a terminal that is full and whose reader is about to go on. Raises OSError."""
+def _write_some(fd: int, data: memoryview) -> int:
+    """Write `data`; if a terminal is full, wait up to _TERMINAL_TIMEOUT for its reader. Raises OSError."""
     try:
         return os.write(fd, data)
     except BlockingIOError:
@@ -83,9 +83,11 @@ def _push(fd: int, data: memoryview) -> int:
 
 
 class Output:
-    """Output of one job on one node. The lead shell calls `emit(entries)` with entries of the eventlog, the others call
-    `to_lead(message)`. `lost(why)` is called for each file of which a part could not be written. `most` is the largest
-    limit that the job may have (None: any).
+    """The output of one job on one node.
+
+    The lead shell calls `emit(entries)` with entries of the eventlog, other shells call `to_lead(message)`.
+    `lost(why)` is called for each file that could not be written completely. `most` is the largest limit that the job
+    may have (None: any).
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Output:
         limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
         self._limit = limit if most is None else min(limit, most)
         self._append = options.get("mode") == "append"
-        # Bytes of each stream in the eventlog, and the streams that have reached the limit.
+        # Bytes of each stream for the eventlog, and the streams that have reached the limit.
         self._used = dict.fromkeys(STREAMS, 0)
         self._cut: set[str] = set()
         self._partial: dict[tuple[int, str], bytes] = {}
@@ -126,7 +128,7 @@ class Output:
         entries: list[Entry] = []
         if self._lead:
             counts = {stream: self._ntasks for stream in STREAMS}
-            # The header comes first: errors of files are logged in the eventlog, which begins with it.
+            # The eventlog begins with the header, and errors of files are logged in the eventlog.
             self._emit([[now, "header", stdio.header(counts)]])
         for stream in STREAMS:
             spec = self._specs[stream]
@@ -156,11 +158,11 @@ class Output:
             return
         mode = _mode_of(path)
         if stat.S_ISFIFO(mode):
-            why = "it is a FIFO, whose reader the other jobs of this node would wait for"
+            why = "it is a FIFO, whose reader could block the other jobs of this node"
             raise OutputError(f"error opening output file '{path}': {why}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | (os.O_APPEND if self._append else os.O_TRUNC)
         if stat.S_ISCHR(mode):
-            # All jobs of the node would wait for the reader of a terminal.
+            # A blocking write to a terminal would make all jobs of the node wait for its reader.
             flags |= os.O_NONBLOCK
         try:
             self._files[path] = os.open(path, flags, 0o666)
@@ -171,7 +173,7 @@ class Output:
         return bool(self._specs[stream].get("buffer") == "none")
 
     def data(self, rank: int, stream: str, data: bytes) -> None:
-        """Take output of a task. Unless the stream is unbuffered, the part after the last newline is kept back."""
+        """Handle output of a task. Unless the stream is unbuffered, an incomplete last line is kept back."""
         if not self.unbuffered(stream):
             key = (rank, stream)
             rest = self._partial.pop(key, b"")
@@ -179,7 +181,7 @@ class Output:
                 data = rest + data
             cut = data.rfind(b"\n") + 1
             if cut < len(data):
-                # At most 1 MiB of an incomplete line is kept back.
+                # An incomplete line is kept back only up to 1 MiB.
                 if len(data) - cut < 1 << 20:
                     self._partial[key] = data[cut:]
                 else:
@@ -189,7 +191,7 @@ class Output:
             self._write(rank, stream, data)
 
     def eof(self, rank: int, stream: str) -> None:
-        """The task closed `stream`."""
+        """Handle the end of `stream` of a task."""
         rest = self._partial.pop((rank, stream), b"")
         if rest:
             self._write(rank, stream, rest)
@@ -214,7 +216,7 @@ class Output:
         if not self._specs[stream].get("label"):
             return data
         prefix = b"%d: " % rank
-        # Only a newline ends a line: a progress display with carriage returns gets one label.
+        # Only a newline ends a line, so a progress display with carriage returns gets only one label.
         return b"".join(prefix + line for line in io.BytesIO(data))
 
     def _put(self, path: str, data: bytes) -> None:
@@ -222,16 +224,16 @@ class Output:
         view = memoryview(data)
         while fd is not None and view:
             try:
-                view = view[_push(fd, view) :]
+                view = view[_write_some(fd, view) :]
             except OSError as exc:
-                # The job continues, but the file is closed: later output after a gap would look complete.
+                # The job continues, but the file is closed. If output were added after a gap, it would look complete.
                 with contextlib.suppress(OSError):
                     os.close(fd)
                 del self._files[path]
-                self._say_lost(path, exc)
+                self._report_lost(path, exc)
                 return
 
-    def _say_lost(self, path: str, exc: OSError) -> None:
+    def _report_lost(self, path: str, exc: OSError) -> None:
         why = f"error writing {path}: {exc.strerror}: output is lost"
         self.log(3, why, self._nodeid)
         self._lost(why)
@@ -261,9 +263,9 @@ class Output:
             self._emit([[entry[0], "data", stdio.data(entry[2]["stream"], entry[2]["rank"], content[:size])]])
 
     def from_peer(self, message: dict[str, Any]) -> None:
-        """In the lead shell: take output of another shell."""
+        """In the lead shell: handle output of another shell."""
         if message["kind"] == "file":
-            # The lead uses its own expansion of the name: {{tmpdir}} differs between nodes.
+            # The lead shell uses its own expansion of the file name, because {{tmpdir}} differs between nodes.
             self._put(self._shared[message["stream"]], message["data"].encode("latin-1"))
             return
         for entry in message["entries"]:
@@ -272,7 +274,7 @@ class Output:
             self._log(entry, len(content or b""))
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
-        """Write a message of the shell: a log event (RFC 24), and a line in the first stderr file of this node."""
+        """Log a message of the shell: as a log event (RFC 24), and in the first stderr file of this node."""
         self._log([time.time(), "log", stdio.log(level, message, rank, component)])
         path = self._shared.get("stderr")
         own = next((name for (stream, _), name in self._local.items() if stream == "stderr"), None)
@@ -297,12 +299,12 @@ class Output:
             try:
                 os.close(fd)
             except OSError as exc:
-                # Some file systems report a lack of space only at close(2).
-                self._say_lost(path, exc)
+                # Some file systems report missing space only at close(2).
+                self._report_lost(path, exc)
 
 
 def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options of each stream. stderr goes to the file of stdout unless its own options say otherwise."""
+    """The options of each stream. By default, stderr is written to the file of stdout."""
     specs = {}
     for stream in STREAMS:
         given = options.get(stream)

@@ -1,7 +1,8 @@
-"""The PMI-1 server of one job's tasks on one node (RFC 13): text lines in, text lines out, without I/O.
+"""The PMI-1 server of one job's tasks on one node (RFC 13): text lines in, text lines out. No I/O.
 
-Puts are collected locally and exchanged by the barrier: once every local task has entered it, the pairs of the node are
-sent in one message, and the completion of the barrier brings those of all nodes. Gets are answered from memory.
+Pairs that tasks put are collected locally and exchanged in a barrier. Once all local tasks have entered it, the node's
+pairs are sent in one message. When the barrier completes, the node gets the pairs of all nodes. Gets are answered from
+memory.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-# Sizes of a C client's buffers: bytes, with the NUL at the end.
+# Sizes of the buffers of C clients, in bytes, including the NUL at the end.
 KVSNAME_MAX = 64
 KEY_MAX = 64
 VALUE_MAX = 1024
-# Answers that are the same for all jobs, by command.
+# Constant responses, by command.
 _ANSWERS = {
     "get_maxes": f"cmd=maxes rc=0 kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}",
     "get_appnum": "cmd=appnum rc=0 appnum=0",
@@ -26,11 +27,11 @@ _ANSWERS = {
 
 
 class PmiServer:
-    """The server of `ntasks` local tasks of a job of `size` tasks. `preset` are pairs that are there from the start.
+    """The server of `ntasks` local tasks of a job with `size` tasks. `preset` are the initial pairs.
 
-    `enter(kvs)` is called when all local tasks have entered a barrier; the caller answers by `complete(kvs)`.
-    `abort(local, code, message)` is called for a task that aborts, `blocked(reason)` when a task waits in a barrier
-    that cannot complete any more.
+    `enter(kvs)` is called when all local tasks have entered a barrier. When the barrier has completed on all nodes,
+    the caller calls `complete(kvs)`. `abort(local, code, message)` is called for a task that aborts, and
+    `blocked(reason)` if a task waits in a barrier that can no longer complete.
     """
 
     def __init__(
@@ -49,38 +50,39 @@ class PmiServer:
         self._enter = enter
         self._abort = abort
         self._on_blocked = blocked
-        # Why no barrier can complete any more, "" while they can.
+        # Why barriers can no longer complete; "" as long as they can.
         self._block_reason = ""
-        # By local task that has sent `init`: False after its `finalize`.
+        # By local task: True after its `init`, False after its `finalize`.
         self._initialized: dict[int, bool] = {}
         self._kvs: dict[str, str] = dict(preset)
         self._new: dict[str, str] = {}
         self._waiting: list[Callable[[bytes], None]] = []
 
     def complete(self, kvs: Mapping[str, str]) -> None:
-        """The barrier has completed; `kvs` has the new pairs of all nodes."""
+        """Complete the barrier. `kvs` has the new pairs of all nodes."""
         self._kvs.update(kvs)
         waiting, self._waiting = self._waiting, []
         for reply in waiting:
             reply(b"cmd=barrier_out rc=0\n")
 
     def is_awaited(self, local: int, by_default: bool) -> bool:
-        """Whether other tasks may wait in a barrier for task `local`, which has ended.
+        """True if other tasks may wait in a barrier for the ended task `local`.
 
-        True if the task has sent `init` but not `finalize`; `by_default` if it has sent neither.
+        This is the case if the task has sent `init` but not `finalize`. If it has sent neither, the result is
+        `by_default`.
         """
         return self._initialized.get(local, by_default)
 
     def block(self, reason: str) -> None:
-        """No barrier can complete any more, for this reason."""
+        """Mark barriers as unable to complete, for this reason."""
         self._block_reason = reason
         if self._waiting:
             self._on_blocked(reason)
 
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
-        """Serve one request line of task `local`; bytes that are not UTF-8 are surrogates in it, as by os.fsdecode.
+        """Handle one request line of task `local`. `reply` is called at once, or when the barrier completes.
 
-        `reply` is called at once, or when the barrier completes.
+        In `text`, bytes that are not UTF-8 are surrogates, as with os.fsdecode.
         """
         fields = _fields(text)
         # Clients write some commands with hyphens.
@@ -135,7 +137,7 @@ class PmiServer:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """`key=value` words; `value=` takes the rest of the line, which may hold spaces and equals signs."""
+    """Parse `key=value` words. `value=` includes the rest of the line, which may have spaces and "="."""
     head, marker, rest = text.partition(" value=")
     fields = {}
     for word in head.split():

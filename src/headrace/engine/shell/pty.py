@@ -1,8 +1,9 @@
-"""A task's terminal: captured into the job's output, or handed to a client that attached to it (`flux alloc`).
+"""A task's terminal: captured into the job's output, or passed to clients that attach (`flux alloc`).
 
-The client uses the shell's `pty` method, a streaming RPC: `attach` with its window size, then `write` and `resize`; the
-responses are `data` with the output of the task, and `exit`. No output is lost before the first client attaches: the
-task blocks once its output fills the buffer here, and a task that has ended keeps its job active until then.
+A client uses the shell's `pty` method, a streaming RPC. It sends `attach` with its window size, then `write` and
+`resize`. The responses are `data` with output of the task, and `exit`. No output is lost before the first client
+attaches: the task blocks once its output fills the buffer here, and a task that has ended keeps its job active until a
+client attaches.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from .host import Job, Terminated
 
 _READ = 1 << 16
-# Clients get no responses to `write` while more bytes than this are queued for the terminal.
+# Flow control of input: responses to `write` are delayed while more bytes than this are queued for the terminal.
 _TYPED = 1 << 20
-# Bytes of output after which every client has to have taken them.
+# Flow control of output: after this number of bytes, every client has to confirm their receipt.
 _PORTION = 256 << 10
-# Signals that do not end a process by default, or that jobs mostly handle: the first client is awaited after them.
+# Signals that do not end a process by default, or that most jobs handle. After them, the job still waits for the first
+# client.
 _NO_END = {
     signal.SIGCHLD,
     signal.SIGCONT,
@@ -47,7 +49,7 @@ _NO_END = {
 
 
 class Pty:
-    """Both ends of a pseudo terminal. `slave` is closed by the caller once the process has started."""
+    """Both ends of a pseudo terminal. The caller closes `slave` once the process has started."""
 
     def __init__(self, job: Job, task: Terminated) -> None:
         self._job = job
@@ -57,29 +59,31 @@ class Pty:
         option = job.options.get("pty")
         self._interactive = job.lead and task.rank == 0 and known.interactive_pty(job.options)
         self._capture = not self._interactive or bool(isinstance(option, dict) and option.get("capture"))
-        # True until the first client attaches; the job does not end before.
+        # True until the first client attaches. The job does not end before that.
         self.awaited = self._interactive
         self._clients: dict[str, int] = {}
-        # Output while no client is attached: all of it if the task blocks when this is full, else the last part.
+        # Output while no client is attached. If the task blocks when this is full, all of it, else the last part.
         self._early_output = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._feed: Feed | None = None
         self._typed: list[int] = []
         self._line_start = True
-        # Three reasons to stop reading: `_early_output` is full before the first client, flow control pauses it, or
-        # clients (by token) have not taken the last portion.
+        # Three reasons for not reading: `_early_output` is full before the first client attaches (`_full`), flow
+        # control of the job's output (`_behind`), and clients that have not received the last portion (`_slow`,
+        # tokens).
         self._full = self._behind = False
         self._slow: set[int] = set()
-        # Bytes of the present portion.
+        # Bytes of the current portion.
         self._shown = 0
-        # The last of the output is bounded by the kernel, and a client that is stopped holds up no end.
+        # True once the process has ended or was killed. Then flow control by clients is off, so that a stopped client
+        # does not delay the end: the kernel limits the size of the remaining output.
         self._ends = False
         self._reading = False
         self._status: int | None = None
 
     def start(self) -> None:
         if self._job.output is not None:
-            # A terminal has one output stream, so stderr ends at once.
+            # A terminal has only one output stream, so stderr ends at once.
             self._job.output.eof(self._task.rank, "stderr")
         os.set_blocking(self.master, False)
         self._feed = Feed(self._job.agent, os.dup(self.master), self._taken)
@@ -96,7 +100,7 @@ class Pty:
             self._job.agent.unwatch(self.master)
 
     def pause_output(self, on: bool) -> None:
-        """Stop reading output (`on`), so that the process blocks when the terminal is full, or read it again."""
+        """Stop reading output (`on`), so that the process blocks when the terminal is full, or resume it."""
         self._behind = on
         self._read_or_wait()
 
@@ -107,13 +111,13 @@ class Pty:
         except BlockingIOError:
             return
         except OSError:
-            # EIO: the last process closed the terminal.
+            # EIO means that the last process has closed the terminal.
             data = b""
         if not data:
             self.end()
             return
         if self._clients:
-            # The decoder keeps an incomplete UTF-8 sequence: a terminal is read in pieces of 4 KiB.
+            # The decoder keeps incomplete UTF-8 sequences, because a terminal is read in pieces of 4 KiB.
             self._show(self._decoder.decode(data))
         elif self._interactive:
             self._early_output += data
@@ -135,24 +139,24 @@ class Pty:
             self._read_or_wait()
 
     def drained(self, token: int) -> None:
-        """A client has taken the last portion."""
+        """Handle the confirmation that a client has received the last portion."""
         self._slow.discard(token)
         self._read_or_wait()
 
-    def _show_the_rest(self) -> None:
+    def _flush_output(self) -> None:
         self._ends = True
         self._slow.clear()
         self._read_or_wait()
 
     def end(self) -> None:
-        """The terminal's last output was read."""
+        """Close the terminal, since its last output has been read."""
         if self.master < 0:
             return
         output = self._job.output
         self.close()
         if output is not None:
             output.eof(self._task.rank, "stdout")
-        self._say_exit()
+        self._report_exit()
         self._task.stream_ended()
 
     def close(self) -> None:
@@ -167,12 +171,12 @@ class Pty:
             self.master = -1
 
     def process_ended(self, status: int) -> None:
-        """The session leader of the terminal has ended; its last output may still be unread."""
+        """Handle the end of the terminal's session leader. Its last output may still be unread."""
         self._status = status
-        self._show_the_rest()
-        self._say_exit()
+        self._flush_output()
+        self._report_exit()
 
-    def _say_exit(self) -> None:
+    def _report_exit(self) -> None:
         if self._status is None or self.master >= 0:
             return
         self._show(self._decoder.decode(b"", final=True))
@@ -182,11 +186,11 @@ class Pty:
         self._clients.clear()
 
     def signalled(self, signum: int) -> None:
-        """The job got a signal. If the signal is to end it, the first client is no longer awaited."""
+        """Handle a signal to the job. If the signal may end the job, stop waiting for the first client."""
         if signum not in _NO_END:
             self._stop_awaiting()
         if signum == signal.SIGKILL:
-            self._show_the_rest()
+            self._flush_output()
 
     def _stop_awaiting(self) -> None:
         if self.awaited:
@@ -195,19 +199,19 @@ class Pty:
             self._task.maybe_close()
 
     def request(self, op: Rpc) -> None:
-        """A client's request: attach, write, resize or detach. Raises KeyError, TypeError, ValueError."""
+        """Handle a request: attach, write, resize or detach. Raises KeyError, TypeError, ValueError."""
         payload, token, sender = op["payload"], op["token"], op.get("sender", "")
         kind = payload["type"]
         if kind == "attach":
             self._resize(payload)
-            # What it was asked on a former stream may never be answered.
+            # A client that attaches again may never confirm a portion on its former stream.
             self.disconnect(sender)
             self._clients[sender] = token
             self._job.reports.reply(token, {"type": "attach"})
             early, self._early_output = self._decoder.decode(self._early_output), bytearray()
             if early:
                 self._job.reports.reply(token, {"type": "data", "data": early})
-            self._say_exit()
+            self._report_exit()
             self._stop_awaiting()
             return
         if kind in ("data", "write"):
@@ -225,13 +229,13 @@ class Pty:
             self._job.reports.reply(token)
 
     def type(self, data: bytes) -> None:
-        """Input for the task, as from a keyboard."""
+        """Send input to the task, as from a keyboard."""
         if self._feed is not None and data:
             self._line_start = data.endswith(b"\n")
             self._feed.write(data)
 
     def end_input(self) -> None:
-        """Type end-of-file (Ctrl-D). After an incomplete line it takes two: the first only flushes that line."""
+        """Type end-of-file (Ctrl-D): twice after an incomplete line, since the first only flushes the line."""
         self.type(b"\x04" if self._line_start else b"\x04\x04")
 
     def _taken(self) -> None:
@@ -242,7 +246,7 @@ class Pty:
 
     @property
     def backlog(self) -> int:
-        """Bytes of input that the terminal has not taken yet."""
+        """Bytes of input that the terminal has not accepted yet."""
         return self._feed.backlog if self._feed is not None else 0
 
     def disconnect(self, sender: str) -> None:

@@ -1,4 +1,4 @@
-"""The operations that the shell of one job sends: to the broker, to the job's other shells and to clients."""
+"""Operations that a job's shell sends: to the broker, to the job's other shells and to clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reports:
         self.others = others
 
     def started(self) -> None:
-        """Report that the start has begun: clients read the output log, with its errors, only after this."""
+        """Report that the start has begun. Only then do clients read the output log, including its errors."""
         self._send({"op": "started", "id": self._id})
 
     def event(self, name: str, context: dict[str, Any] | None = None) -> None:
@@ -60,9 +60,9 @@ class Reports:
             self.to_peer(nodeid, data)
 
     def reply(self, token: int, payload: dict[str, Any] | None = None, errnum: int = 0, text: str = "") -> None:
-        """Answer a request. An error ends a stream; other answers to a stream may be followed by more."""
+        """Respond to a request. An error ends a stream; other responses to a stream may be followed by more."""
         self._send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": payload, "text": text})
 
     def ask_drained(self, token: int) -> None:
-        """Ask whether the client of a stream has taken what it was sent; the answer is the operation `rpc-drained`."""
+        """Request the operation `rpc-drained` for when the client of a stream has received all responses."""
         self._send({"op": "rpc-drain", "id": self._id, "token": token})

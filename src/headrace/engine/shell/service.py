@@ -1,9 +1,9 @@
-"""The service of a job's shell (`UID-shell-ID.METHOD`): input, signals, its processes, the terminal of the first task.
+"""The service of a job's shell (`UID-shell-ID.METHOD`): input, signals, process table, terminal.
 
-Every request gets a response, invalid ones an error.
+Every request gets a response. Invalid requests get an error.
 
-The process table has host and process id of each task, for debuggers and `flux job hostpids`. It is requested for few
-jobs, so the lead shell collects it from the other shells only on request.
+The process table has host and process id of each task, for debuggers and `flux job hostpids`. It is rarely requested,
+so the lead shell collects it from the other shells only on request.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from .host import Job
     from .task import Task
 
-# One task: its rank, host and process id.
+# A task in the process table: rank, host and process id.
 Entry = list[Any]
 
 
 class ProcTable:
-    """The process table in one shell. `send(nodeid, message)` goes to another shell, `answer(token, payload)` to a
-    client.
+    """The process table in one shell.
 
-    In the lead shell, `others` are at any time the nodes whose shells have not finished.
+    `send(nodeid, message)` sends a message to another shell, `answer(token, payload)` a response to a client. In the
+    lead shell, `others` is the live set of nodes whose shells have not finished.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class ProcTable:
         self._others = others
         self._send = send
         self._answer = answer
-        # By request: the nodes that have not answered, and the entries so far.
+        # By request: the nodes that have not responded, and the entries so far.
         self._asked: dict[int, tuple[set[int], list[Entry]]] = {}
 
     def ask(self, token: int, tasks: Iterable[Task]) -> None:
-        """In the lead shell: a client requests the table."""
+        """In the lead shell: handle a client's request for the table."""
         self._asked[token] = (set(self._others), self._own(tasks))
         for nodeid in self._others:
             self._send(nodeid, {"kind": "proctable", "token": token})
         self._answer_if_complete(token)
 
     def from_peer(self, source: int, data: dict[str, Any], tasks: Iterable[Task]) -> None:
-        """A request of the lead shell, or the answer of another shell."""
+        """Handle a request of the lead shell, or the response of another shell."""
         if "entries" not in data:
             self._send(0, {"kind": "proctable", "token": data["token"], "entries": self._own(tasks)})
         elif data["token"] in self._asked:
@@ -69,13 +69,13 @@ class ProcTable:
             self._answer_if_complete(data["token"])
 
     def done(self, source: int) -> None:
-        """The shell of a node has finished, or is lost, and will not answer."""
+        """Stop waiting for the shell of a node, which has finished or is lost."""
         for token in [token for token, (waiting, _) in self._asked.items() if source in waiting]:
             self._asked[token][0].discard(source)
             self._answer_if_complete(token)
 
     def _own(self, tasks: Iterable[Task]) -> list[Entry]:
-        # A negative pid is that of a task that has ended.
+        # The pid of a task that has ended is negative.
         return [[task.rank, self._host, abs(task.pid)] for task in tasks]
 
     def _answer_if_complete(self, token: int) -> None:
@@ -95,7 +95,7 @@ class Service:
         self._proctable = proctable
 
     def request(self, op: Rpc) -> None:
-        """Serve a request; `op` is the operation `rpc` of the broker (docs/dev/interfaces.md)."""
+        """Handle a request. `op` is the broker's operation `rpc` (docs/dev/interfaces.md)."""
         job, method, token = self._job, op["method"], op["token"]
         if method == "disconnect":
             for task in self._tasks:
@@ -126,7 +126,7 @@ class Service:
 
 
 def _signal_number(value: Any) -> int:
-    """The number of a signal in a request. Raises TypeError, ValueError."""
+    """The signal number in a request. Raises TypeError, ValueError."""
     if value not in signal.valid_signals():
         raise ValueError(f"invalid signal number {value}")
     return int(value)

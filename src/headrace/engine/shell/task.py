@@ -1,6 +1,7 @@
-"""One task: its process, its pipes, its PMI descriptor. It is closed when its process has ended and all its streams.
+"""A task: its process, its pipes and its PMI socket.
 
-A task with an interactive terminal stays open until a client has attached to it.
+A task is closed when its process and all its streams have ended. A task with an interactive terminal also stays open
+until a client has attached to it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ _PMI_LINE = 1 << 16
 
 
 class _Ends:
-    """The descriptors for a new process: `given` are pairs (descriptor, number in the process), `its` are the ends that
-    are closed here once it runs, `ours` the ends that stay."""
+    """The descriptors for a new process.
+
+    `given` are pairs (descriptor, number in the process). `its` are the process's ends, which are closed here once it
+    runs. `ours` are our ends.
+    """
 
     def __init__(self, stdin: int) -> None:
         self.ours: list[int] = []
@@ -37,7 +41,7 @@ class _Ends:
         self.given: list[tuple[int, int]] = []
 
     def make_pipes(self, stdin: int) -> None:
-        """Make the standard streams. Standard input is the descriptor `stdin`, or a pipe for -1. Raises OSError."""
+        """Create the standard streams. Standard input is the descriptor `stdin`; -1: a pipe. Raises OSError."""
         if stdin < 0:
             stdin, write = os.pipe2(os.O_CLOEXEC)
             self.its.append(stdin)
@@ -50,17 +54,18 @@ class _Ends:
             self.given.append((write, number))
 
     def make_pmi(self) -> int:
-        """Make the PMI socket; returns the descriptor of our end. Raises OSError."""
+        """Create the PMI socket; returns the descriptor of our end. Raises OSError."""
         pair = socket.socketpair()
         ours, its = pair[0].detach(), pair[1].detach()
         self.its.append(its)
-        # The agent has 0 to 2 open, so the dup2 actions of the standard streams do not overwrite this descriptor.
+        # This descriptor is above 2, because the agent has 0 to 2 open. So the dup2 actions of the standard streams do
+        # not overwrite it.
         self.given.append((its, _PMI_FD))
         return ours
 
 
 class Task:
-    """Task `rank` of the job, the `local`-th on this node."""
+    """Task `rank` of the job. `local` is its index on this node."""
 
     __slots__ = (
         "_fds",
@@ -88,13 +93,13 @@ class Task:
         self.pty: Pty | None = None
         self.closed = False
         self._open = 0
-        # Descriptors that output is read from, with the names of the streams.
+        # Descriptors from which output is read, with the names of the streams.
         self._fds: dict[int, str] = {}
         # True while output is not read.
         self._paused = False
-        # True once the process group is empty or was killed: its number may be reused from then on.
+        # True once the process group is empty or was killed. From then on its number may be reused.
         self._swept = False
-        # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
+        # True if the job's tasks on this node share the process group (`nosetpgrp`).
         self._shares_group = False
         self._pmi = -1
         self._pmi_lines = LineReader()
@@ -109,10 +114,10 @@ class Task:
         cpus: frozenset[int] | None = None,
         group: int = 0,
     ) -> None:
-        """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe; `cpus` are its
-        processors, None for all; `group` is the process group that it joins, 0 for its own.
+        """Start the process.
 
-        Raises OSError and leaves nothing open.
+        `stdin` is a descriptor that becomes its standard input; -1 means a pipe. `cpus` are its processors; None means
+        all. `group` is the process group that it joins; 0 means its own. Raises OSError, after closing all descriptors.
         """
         job = self._job
         ends = _Ends(stdin)
@@ -120,7 +125,7 @@ class Task:
         try:
             if pty:
                 terminal = Pty(job, self)
-                # The slave end is closed with `its`, once the task has opened it.
+                # The slave end is closed together with `its`, once the task has opened it.
                 ends.its.append(terminal.slave)
             else:
                 ends.make_pipes(stdin)
@@ -129,7 +134,7 @@ class Task:
                 env.update(PMI_FD=str(_PMI_FD), PMI_RANK=str(self.rank), PMI_SIZE=str(job.size), PMI_SPAWNED="0")
             if job.pmi.pmix is not None:
                 env.update(job.pmi.pmix.environment(env, self.rank))
-            # A process with a terminal leads a session, so it never shares a process group.
+            # A process with a terminal is a session leader, so it cannot share a process group.
             self._shares_group = group != 0 and terminal is None
             group = group if self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
@@ -148,7 +153,10 @@ class Task:
         self._follow(terminal, ends.ours, fed=stdin < 0)
 
     def _follow(self, terminal: Pty | None, ours: list[int], fed: bool) -> None:
-        """Watch the process and its streams: a terminal, or our ends of its pipes (`fed`: that of its input first)."""
+        """Watch the process and its streams: a terminal, or `ours`, our ends of its pipes.
+
+        If `fed` is true, the first of `ours` is the standard input.
+        """
         agent = self._job.agent
         agent.children[self.pid] = self._exited
         if terminal is not None:
@@ -159,7 +167,7 @@ class Task:
             if fed:
                 self.feed = Feed(agent, ours.pop(0), self._job.input_taken)
             for stream, fd in zip(("stdout", "stderr"), ours):
-                # The agent must never block in a read, so the pipes are non-blocking.
+                # The pipes are non-blocking, because the agent must never block in a read.
                 os.set_blocking(fd, False)
                 self._open += 1
                 self._fds[fd] = stream
@@ -169,7 +177,7 @@ class Task:
             agent.watch(self._pmi, self._pmi_readable)
 
     def never_ran(self) -> None:
-        """The process could not be started."""
+        """Close the task, whose process could not be started."""
         self.closed = True
 
     def _readable(self, fd: int, stream: str) -> None:
@@ -196,14 +204,14 @@ class Task:
         self.stream_ended()
 
     def close_streams(self) -> None:
-        """Stop reading the streams, as if all their writers had closed them."""
+        """Stop reading the streams, as if all writers had closed them."""
         for fd, stream in list(self._fds.items()):
             self._end_stream(fd, stream)
         if self.pty is not None:
             self.pty.end()
 
     def pause_output(self, on: bool) -> None:
-        """Stop reading output (`on`), so that the pipes fill and the process blocks, or read it again."""
+        """Stop reading output (`on`), so that the pipes fill and the process blocks, or resume it."""
         if on == self._paused:
             return
         self._paused = on
@@ -243,7 +251,7 @@ class Task:
         except OSError:
             sent = 0
         if sent < len(data):
-            # The task does not read its responses, or it has ended.
+            # The task does not read its responses, or has ended.
             self._close_pmi()
 
     def _close_pmi(self) -> None:
@@ -253,13 +261,13 @@ class Task:
             os.close(fd)
 
     def kill(self, signum: int) -> None:
-        """Signal the task's process group, or the process alone where the group is that of several tasks."""
+        """Signal the task's process group, or only the process if several tasks share the group."""
         if self._shares_group:
             if self.pid > 0:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(self.pid, signum)
         elif self.pid and not self.closed and not self._swept:
-            # A negative pid is a collected process whose group may still hold background members.
+            # A negative pid means that the process was collected. Its group may still have background members.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(abs(self.pid), signum)
         if self.pty is not None:
@@ -271,18 +279,18 @@ class Task:
         self._close_pmi()
         self._job.task_exited(self, status)
         if self._shares_group:
-            # The shared group is killed when the last task of the job on this node has closed.
+            # The shared group is killed when the last task of the job on this node is closed.
             self._swept = True
         else:
             self._swept = self._swept or linux.is_empty_group(self.pid)
-        # A negative pid marks a collected process whose group may still hold background members.
+        # A negative pid marks a collected process. Its group may still have background members.
         self.pid = -self.pid
         if self.pty is not None:
             self.pty.process_ended(status)
         self.maybe_close()
 
     def maybe_close(self) -> None:
-        """Close the task if its process and its streams have ended and its terminal awaits no client."""
+        """Close the task if its process and streams have ended and its terminal waits for no client."""
         if self.closed or self.pid > 0 or self._open:
             return
         if not self._swept:

@@ -1,9 +1,9 @@
-"""What the exit of a task means for the job's other tasks: `shell.task-exit`, `exit-timeout`, early exits.
+"""Effects of a task's exit on the job's other tasks: `shell.task-exit`, `exit-timeout`, early exits.
 
-The lead shell posts the event for the first task that exits and starts `-o exit-timeout` (flux-shell(1)): the other
-tasks may run so long. The timeout ends tasks that wait for the one that exited. It does not apply once all tasks have
-exited, even if the job is still open because a background process has its output open, or because no client has
-attached to its terminal.
+The lead shell posts the event for the first task that exits, and starts the timeout `-o exit-timeout` (flux-shell(1)),
+the time for which other tasks may still run. It ends tasks that wait for the exited task. The timeout has no effect
+once all tasks have exited, even if the job is still open because a background process has its output open, or because
+no client has attached to its terminal.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 
 
 class TaskExits:
-    """The exits of one job's tasks, seen from one node. `running()` tells whether a task of this node runs."""
+    """Handles exits of one job's tasks in the shell of one node.
+
+    `running()` returns True if a task of this node is running.
+    """
 
     def __init__(self, job: Job, running: Callable[[], bool]) -> None:
         self._job = job
         self._running = running
         self.early = EarlyExits(job)
-        # Whether a task of this node has exited, and in the lead shell whether an exit was posted.
+        # True once a task of this node has exited, and in the lead shell, once an exit was posted.
         self._local_exit = False
         self._posted = False
         self._timeout: ExitTimeout | None = None
 
     def task_exited(self, task: Task, status: int) -> None:
-        """A task of this node has exited with this wait status."""
+        """Handle the exit of a task of this node with this wait status."""
         job = self._job
         if not self._local_exit:
             self._local_exit = True
@@ -69,7 +72,7 @@ class TaskExits:
             self._job.reports.to_peer(0, report)
 
     def from_peer(self, report: dict[str, Any]) -> None:
-        """In the lead shell: the first task of a node has exited. The job's first exit is posted."""
+        """In the lead shell: handle the first exit on a node. The job's first exit is posted."""
         if self._posted:
             return
         context, host = report["context"], report["host"]
@@ -78,7 +81,7 @@ class TaskExits:
         self.start_timeout(f"{report['program']}: task rank {context['rank']} on host {host} exited ({how})")
 
     def start_timeout(self, what: str) -> None:
-        """In the lead shell: start `exit-timeout` for the other tasks, once; `what` describes the exit."""
+        """In the lead shell: start `exit-timeout` for the other tasks, only once. `what` describes the exit."""
         if self._posted:
             return
         self._posted = True
@@ -95,12 +98,12 @@ class TaskExits:
         self._timeout.set(job.agent.after, limit)
 
     def answer_overdue(self) -> None:
-        """The lead shell asks, after the timeout has expired, whether a task of this node runs."""
+        """After the timeout, tell the lead shell if a task of this node is running."""
         if self._running():
             self._job.reports.to_peer(0, {"kind": "runs"})
 
     def peer_runs(self) -> None:
-        """In the lead shell: a task of another node still runs after the timeout has expired."""
+        """In the lead shell: handle the message that a task of another node still runs after the timeout."""
         if self._timeout is not None:
             self._timeout.missed()
 
@@ -108,8 +111,9 @@ class TaskExits:
 class ExitTimeout:
     """The timeout of one job, in its lead shell.
 
-    `runs()` tells whether a task of this node runs, `ask()` asks the shells of the other nodes, and `fail(note)` ends
-    the job. `after(seconds, fn)` calls fn once and cannot be cancelled; fn holds no reference to a job that is over.
+    `runs()` returns True if a task of this node is running, `ask()` asks the shells of the other nodes, and
+    `fail(note)` ends the job. `after(seconds, fn)` calls fn once and cannot be cancelled, so fn has only a weak
+    reference, which does not keep an ended job in memory.
     """
 
     def __init__(
@@ -137,17 +141,17 @@ class ExitTimeout:
             self._ask()
 
     def missed(self) -> None:
-        """The timeout has expired and a task still runs."""
+        """Fail the job, since a task still runs after the timeout."""
         self._fail(self._note)
 
 
 class EarlyExits:
-    """The exits of tasks for which other tasks wait, seen from one node.
+    """Handles exits of tasks for which other tasks wait, in the shell of one node.
 
-    A PMI barrier needs every task of the job, so a task that exits between `init` and `finalize` would block it for
-    ever. The brokers of an instance need their leader, task 0, until they have joined it. `-o exit-timeout` does not
-    end these waits in time: it is long, and jobs of brokers have none, since an instance may lose followers and
-    continue. The lead shell reports each kind of early exit to the other shells once.
+    A PMI barrier needs every task of the job, so a task that exits between `init` and `finalize` would block it
+    forever. The brokers of an instance need their leader, task 0, until they have joined it. `-o exit-timeout` does not
+    end these waits in time: it is long, and jobs of brokers have none, because an instance may lose followers and
+    continue. The lead shell reports each kind of early exit once to the other shells.
     """
 
     def __init__(self, job: Job) -> None:
@@ -156,7 +160,7 @@ class EarlyExits:
         self._reported: set[str] = set()
 
     def ended(self, task: Task, status: int) -> None:
-        """A task of this node has ended."""
+        """Report the end of a task of this node if other tasks wait for it."""
         job = self._job
         if job.size < 2:
             return
@@ -168,7 +172,10 @@ class EarlyExits:
             self._report({"kind": "leader-gone"})
 
     def excuses(self, status: int) -> bool:
-        """True if a task ended by the SIGTERM that followed the end of the leader: the job has the leader's status."""
+        """True if a task was ended by the SIGTERM that follows the end of the leader.
+
+        The job has the leader's status then, not this one.
+        """
         return "leader-gone" in self._reported and exit_code(status) == 128 + signal.SIGTERM
 
     def _report(self, data: dict[str, Any]) -> None:
@@ -178,14 +185,14 @@ class EarlyExits:
             self._job.reports.to_peer(0, data)
 
     def receive(self, data: dict[str, Any]) -> None:
-        """A shell of the job, perhaps this one, reports an early exit."""
+        """Handle the report of an early exit from a shell of the job, maybe this one."""
         job, kind = self._job, data["kind"]
         if kind in self._reported:
             return
         self._reported.add(kind)
         job.reports.to_others(data)
         if kind == "leader-gone":
-            # Brokers that are shutting down already ignore this signal.
+            # Brokers that are already shutting down ignore this signal.
             job.kill(signal.SIGTERM)
         else:
             job.pmi.block(data["note"])

@@ -1,6 +1,6 @@
 """`{{name}}` templates in file names, arguments and environment values (flux-submit(1)).
 
-The tags stand for facts of the job, of this node and of one task. An unknown tag stays as it is written.
+Tags are replaced by properties of the job, of this node or of one task. Unknown tags are not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TAG = re.compile(r"\{\{\s*([A-Za-z0-9_.]+)\s*\}\}")
 
 
 def expand(text: str, lookup: Callable[[str], str | None]) -> str:
-    """`text` with every tag that `lookup` knows replaced."""
+    """Replace every tag in `text` for which `lookup` returns a value."""
     if "{{" not in text:
         return text
 
@@ -34,12 +34,12 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
 
 
 def tags(text: str) -> set[str]:
-    """The names used in `text`."""
+    """The names of the tags in `text`."""
     return set(_TAG.findall(text)) if "{{" in text else set()
 
 
 class Names(NamedTuple):
-    """The facts that tags stand for. `ranks` are this node's tasks."""
+    """The properties to which tags refer. `ranks` are this node's tasks."""
 
     id: int
     f58: str
@@ -55,7 +55,7 @@ class Names(NamedTuple):
     ranks: Sequence[int]
 
     def lookup(self, tag: str, rank: int | None = None) -> str | None:
-        """The value of `tag` for task `rank` (None: for the job); None when it has none, and stays as written."""
+        """The value of `tag` for task `rank` (None: for the job). None if the tag must not be replaced."""
         head, dot, form = tag.partition(".")
         if dot and head in ("id", "jobid"):
             try:
@@ -92,7 +92,7 @@ class Names(NamedTuple):
 
 
 def names_of(op: Start, f58: str, tmpdir: str, placed: Layout) -> Names:
-    """The facts of a job that is laid out; `f58` is its id as users see it."""
+    """The properties of a job with its layout. `f58` is the job's id as shown to users."""
     return Names(
         op["id"],
         f58,

@@ -1,6 +1,6 @@
-"""`-o signal`: the tasks get a signal some time before the time limit of their job (flux-shell(1)).
+"""`-o signal`: sends a signal to tasks some time before the time limit of their job (flux-shell(1)).
 
-If less than that time is left when the job starts, or when its limit is changed, they get the signal at once.
+If less than that time remains when the job starts, or when its limit is changed, the signal is sent at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headrace.formats.spec import duration
 from headrace.formats.spec.jobspec_build import parse_signal
 
-# Seconds before the limit, where the option names none.
+# Seconds before the limit, if the option has no time.
 _BEFORE = 60.0
 
 
@@ -33,8 +33,10 @@ class SignalOption(NamedTuple):
 
 
 def parse(option: Any) -> SignalOption | None:
-    """The shell option: 1, `{"signum": N, "timeleft": seconds or duration}`, or text as `--signal` takes it; None when
-    it is not set, 0, or leaves no time. Raises ValueError."""
+    """Parse the shell option. None if it is not set, 0, or its time is 0. Raises ValueError.
+
+    The option is 1, `{"signum": N, "timeleft": seconds or duration}`, or a text in the format of `--signal`.
+    """
     if option is None or option == 0:
         return None
     if isinstance(option, str):
@@ -54,7 +56,10 @@ def parse(option: Any) -> SignalOption | None:
 
 
 class TimeLimitSignal:
-    """Sends the signal to the tasks of one job. `after(seconds, fn)` calls fn once and cannot be cancelled."""
+    """Sends the signal to the tasks of one job.
+
+    `after(seconds, fn)` calls fn once and cannot be cancelled.
+    """
 
     def __init__(
         self,
@@ -73,7 +78,7 @@ class TimeLimitSignal:
         self._short = False
 
     def set(self, expiration: float) -> None:
-        """Set or change the expiration of the job (seconds since the epoch; 0: none)."""
+        """Set or change the expiration of the job in seconds since the epoch; 0 means none."""
         warn, self._expiration = self._warn, expiration
         if not expiration:
             self._log(f"job has no expiration, {warn.name} will not be sent")
@@ -81,7 +86,7 @@ class TimeLimitSignal:
         remaining = expiration - time.time()
         self._end = time.monotonic() + remaining
         self._short = remaining < warn.before
-        # Most jobs end long before their limit; the timer must not keep them in memory until then.
+        # Most jobs end long before their limit. The timer must not keep them in memory until then.
         own = weakref.ref(self)
 
         def fire() -> None:
@@ -92,7 +97,7 @@ class TimeLimitSignal:
         self._after(max(0.0, remaining - warn.before), fire)
 
     def _fire(self) -> None:
-        # Flux logs "or less" for a job that has less time left than the option asks for.
+        # As in Flux, "or less" is logged if the job has less time left than requested by the option.
         remaining = (
             f"{self._warn.before:.1f}s or less" if self._short else f"{max(0.0, self._end - time.monotonic()):.1f}s"
         )
@@ -100,5 +105,5 @@ class TimeLimitSignal:
         self._kill(self._warn.signum)
 
     def off(self) -> None:
-        """The job has ended."""
+        """Cancel the signal, since the job has ended."""
         self._expiration = None

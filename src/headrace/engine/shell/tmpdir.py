@@ -1,7 +1,7 @@
-"""The private folders of jobs (FLUX_JOB_TMPDIR). One that comes back empty becomes, under another name, the next job's.
+"""The private folders of jobs (FLUX_JOB_TMPDIR). Empty folders are renamed and reused by later jobs.
 
-Making and removing a folder costs two to five times what renaming it twice does. On ext4 with `discard` it also holds
-up each write of the journal: jobs of one broker ran at .65 of the speed.
+Creating and removing a folder costs two to five times as much as renaming it twice. On ext4 with `discard`, it also
+delays each write of the journal: jobs of one broker ran at 0.65 of the speed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from headrace.engine.process.operations import Start
 
 _SPARE = 64
-# Nanoseconds after which a change of a folder is sure to have another time stamp: several ticks of the kernel.
+# Nanoseconds after which a change of a folder certainly gets a different timestamp: several ticks of the kernel.
 _TICKS = 100_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# How often a folder is looked through until it is empty.
+# The number of passes over a folder to empty it.
 _PASSES = 3
 
 
@@ -36,19 +36,20 @@ class Folders:
     """The folders of one agent, all below its broker's run directory."""
 
     def __init__(self) -> None:
-        # Empty folders, each with the time when it was last changed (ns).
+        # Spare empty folders, each with the time of its last change (ns).
         self._spare: list[tuple[str, int]] = []
-        # Of folders in use that were empty: the time of their last change, by which one sees whether they are still.
+        # For folders in use: the time of the last change when the folder was empty. If it is still the same later, the
+        # folder is still empty.
         self._untouched: dict[str, int] = {}
 
     def take(self, path: str) -> None:
-        """Make `path` an empty folder that only its owner may enter. Raises OSError."""
+        """Create `path` as an empty folder with mode 0700. Raises OSError."""
         try:
             self._make(path)
         except OSError as exc:
             if exc.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-            # An agent that was killed has left it, and its job was queued again.
+            # The folder was left by a killed agent, and its job was requeued.
             remove(path)
             self._make(path)
 
@@ -63,7 +64,7 @@ class Folders:
             self._untouched[path] = changed
 
     def give_back(self, path: str) -> None:
-        """The job is over: its folder goes, with whatever it left there."""
+        """Remove the folder of an ended job with all its files, or keep it for the next job if it is empty."""
         changed = self._emptied(path)
         if changed is None or len(self._spare) >= _SPARE:
             with contextlib.suppress(OSError):
@@ -72,13 +73,16 @@ class Folders:
             self._keep(path, changed)
 
     def remove_all(self) -> None:
-        """Remove what is kept for the next job."""
+        """Remove the spare folders."""
         for path, _changed in self._spare:
             shutil.rmtree(path, ignore_errors=True)
         self._spare.clear()
 
     def _emptied(self, path: str) -> int | None:
-        """When the folder at `path`, which is empty and as it was, was last changed (ns); None if it cannot be used."""
+        """The time of the last change (ns) of the folder at `path` if it can be reused; else None.
+
+        A folder can be reused if it is empty and has its original mode.
+        """
         before = self._untouched.pop(path, None)
         try:
             now = os.stat(path)
@@ -89,7 +93,7 @@ class Folders:
         return now.st_mtime_ns
 
     def _keep(self, path: str, changed: int) -> None:
-        # Its name stays part of it: brokers of one machine may share the run directory.
+        # The name contains the old name, because brokers of one machine may share the run directory.
         spare = "{}/spare-{}".format(*os.path.split(path))
         with contextlib.suppress(OSError):
             os.rename(path, spare)
@@ -100,9 +104,9 @@ _removals: list[Thread] = []
 
 
 def remove(path: str) -> None:
-    """Remove a folder. What a job has left in it may take minutes, so it goes under another name, in another thread.
+    """Remove a folder. Raises OSError.
 
-    Raises OSError.
+    Removing a job's files may take minutes, so the folder is renamed at once and removed in another thread.
     """
     try:
         os.rmdir(path)
@@ -118,17 +122,16 @@ def remove(path: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a folder with all that is in it, however deep, while its user may still change it; what cannot be removed
-    stays.
+    """Remove a folder with everything below it, of any depth, while its user may still change it.
 
-    A folder below is moved to the top before it is emptied, so there is no recursion and no long path. All names are
-    looked up in open folders that are no symbolic links: where root removes a user's folder, the user could lead it
-    elsewhere otherwise.
+    Files that cannot be removed are left. A subfolder is moved to the top before it is emptied, which avoids recursion
+    and long paths. All names are looked up in open folders that are not symbolic links. Otherwise, if root removes a
+    user's folder, the user could redirect the removal to another place.
     """
     with contextlib.suppress(OSError):
         top = os.open(path, _FOLDER)
         try:
-            # Names may be left out where others are removed meanwhile (readdir(3)).
+            # A pass may miss names because others are removed at the same time (readdir(3)).
             for _ in range(_PASSES):
                 _empty(top)
                 with contextlib.suppress(OSError):
@@ -156,7 +159,10 @@ def _empty(top: int) -> None:
 
 
 def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
-    """Remove what is no folder, or an empty one; the other folders go to the top. Returns the names there."""
+    """Remove files and empty folders from `folder`, and move other folders to the top.
+
+    Returns the names of the moved folders.
+    """
     remaining = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -175,13 +181,13 @@ def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
 
 
 def wait_for_removals() -> None:
-    """Wait until folders that were to be removed are gone."""
+    """Wait until all removals have finished."""
     for thread in _removals:
         thread.join()
 
 
 class Given:
-    """The folder of a guest's job: the agent of root makes and removes it, as the run directory is root's."""
+    """The folder of a guest's job, which root's agent creates and removes: root owns the run directory."""
 
     def take(self, path: str) -> None:
         pass
@@ -194,12 +200,12 @@ class Given:
 
 
 def folder_of(op: Start, id: str) -> str:
-    """The path of the folder of a job on this node; `id` is its id as users see it."""
+    """The path of a job's folder on this node. `id` is the job's id as shown to users."""
     return f"{op['rundir']}/jobtmp-{op['nodeid']}-{id}"
 
 
 def prepare(folders: JobFolders, path: str, files: Any) -> None:
-    """Make the folder of a job, with the `files` of its jobspec. Raises StartError."""
+    """Create the folder of a job, with the `files` of its jobspec. Raises StartError."""
     try:
         folders.take(path)
         unpack(files, path)
@@ -208,7 +214,7 @@ def prepare(folders: JobFolders, path: str, files: Any) -> None:
 
 
 def temporary(env: dict[str, str]) -> None:
-    """Create the directory TMPDIR if it is missing; TMPDIR becomes /tmp where that fails."""
+    """Create the directory TMPDIR if it is missing. If that fails, set TMPDIR to /tmp."""
     path = env.get("TMPDIR")
     if path is None or os.path.isdir(path):
         return
@@ -219,7 +225,7 @@ def temporary(env: dict[str, str]) -> None:
 
 
 def unpack(files: Any, folder: str) -> None:
-    """Write the jobspec's `files` (RFC 37), if there are any, into `folder`. Raises OSError, ArchiveError."""
+    """Write the jobspec's `files` (RFC 37), if any, into `folder`. Raises OSError, ArchiveError."""
     if not files:
         return
     for file in archive.read(files):

@@ -1,8 +1,8 @@
-"""`-o torch[=PORT]`: variables by which the processes of a PyTorch job find each other (`env://` of torch.distributed).
+"""`-o torch[=PORT]`: variables for the rendezvous of a PyTorch job (`env://` of torch.distributed).
 
-PyTorch's process of rank 0 listens at MASTER_ADDR and MASTER_PORT. The shell whose node has task 0 finds a free port
-there, and the shells of all nodes learn of it in a barrier before they start tasks. Variables that the user set are
-kept. The PET_ variables are the ones that torchrun reads: with one task a node it joins the launchers of all nodes.
+PyTorch's process of rank 0 listens at MASTER_ADDR and MASTER_PORT. The shell on the node of task 0 reserves a free
+port, and the shells of all nodes get it in a barrier before they start tasks. Variables that the user set are kept. The
+PET_ variables are for torchrun: with one task per node, it connects the launchers of all nodes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 OPTION = "torch"
-# Names the variables that this option has set, which a job submitted from a task of this one must not take for its
-# user's.
+# A variable with the names of the variables that this option has set. If a job is submitted from a task, they must not
+# be treated as set by the user.
 _SET_HERE = "HEADRACE_TORCH"
 _LOOPBACK = "127.0.0.1"
-# An address for documentation (RFC 5737): a route to it is that to other machines. Nothing is sent.
+# An address for documentation (RFC 5737). The route to it is the route to other machines. Nothing is sent.
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
@@ -26,9 +26,9 @@ class TorchError(ValueError):
 
 
 def wanted_port(options: Mapping[str, Any]) -> int | None:
-    """The port of the option, 0 for a free one, None without the option. Raises TorchError."""
+    """The port in the option; 0: any free port; None: the option is not set. Raises TorchError."""
     option = options.get(OPTION)
-    # `-o torch` is the number 1.
+    # `-o torch` without a value is the number 1.
     if option is None or option in (0, 1):
         return 0 if option else None
     if isinstance(option, int) and 1 < option < 1 << 16:
@@ -37,9 +37,9 @@ def wanted_port(options: Mapping[str, Any]) -> int | None:
 
 
 class Rendezvous:
-    """Where the processes of one job meet, as the shell of one node knows it.
+    """The rendezvous address of one job, in the shell of one node.
 
-    `port` is 0 for a free one; `leads` says whether this node has task 0. Raises TorchError if no port is free.
+    `port` 0 means any free port. `leads` is True if this node has task 0. Raises TorchError if no port is free.
     """
 
     def __init__(self, port: int, nodeid: int, leads: bool, host: str) -> None:
@@ -48,7 +48,7 @@ class Rendezvous:
         self._host = host
         self._port = port
         self._address = ""
-        # Bound until tasks start, so that no other job is offered the same port meanwhile.
+        # Bound until tasks start, so that no other job gets the same port meanwhile.
         self._reserved: socket.socket | None = None
         if leads and not port:
             try:
@@ -59,17 +59,17 @@ class Rendezvous:
             self._port = self._reserved.getsockname()[1]
 
     def offer(self) -> dict[str, str]:
-        """What this node tells the others in the barrier."""
+        """The pairs that this node contributes to the barrier."""
         own = {f"torch.network.{self._nodeid}": _network()}
         if self._leads:
             own |= {"torch.port": str(self._port), "torch.address": _own_address() or self._host}
         return own
 
     def met(self, pairs: Mapping[str, str]) -> None:
-        """All nodes have entered the barrier, with these pairs."""
+        """Set the address from the pairs of all nodes, after the barrier."""
         self._port = int(pairs["torch.port"])
         networks = {value for key, value in pairs.items() if key.startswith("torch.network.")}
-        # Nodes that are one machine, such as those of a test instance, have names that need not resolve.
+        # If all nodes are one machine, as in a test instance, host names may not resolve, so the loopback is used.
         self._address = _LOOPBACK if len(networks) == 1 else pairs["torch.address"]
 
     def release(self) -> None:
@@ -79,7 +79,7 @@ class Rendezvous:
             self._reserved = None
 
     def add_to(self, env: dict[str, str], *, rank: int, local: int, size: int, local_size: int, nnodes: int) -> None:
-        """Add the variables of one task to its environment, but for those that the user set."""
+        """Add the variables of one task to its environment, except variables that the user set."""
         inherited = env.get(_SET_HERE, "").split(",")
         added: list[str] = []
 
@@ -103,7 +103,7 @@ class Rendezvous:
 
 
 def _network() -> str:
-    """A text that is the same for processes that share a loopback interface."""
+    """A text that is equal for processes that share a loopback interface."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -113,8 +113,9 @@ def _network() -> str:
 
 
 def _own_address() -> str:
-    """This node's address on the way to other machines; "" if there is none. No name is resolved, which could take
-    seconds in the loop of all jobs of the node.
+    """This node's address for connections from other machines; "" if there is none.
+
+    No name is resolved, because that could block the event loop of all jobs of the node for seconds.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as probe:
         try:

@@ -1,6 +1,6 @@
-"""Blobs of the backing store that are also in memory, the least recently used first; pure (time is an argument).
+"""A cache of blobs of the backing store, with least-recently-used eviction. Pure: time is an argument.
 
-Every entry can be dropped at any time, since a blob enters only after the backing store has it (RFC 10).
+Every entry can be dropped at any time, because a blob is added only after it is in the backing store (RFC 10).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 
 class BlobCache:
-    """At most `target` bytes of blobs by digest; blobs used in the last `old` seconds are kept beyond that."""
+    """Up to `target` bytes of blobs by digest. Blobs used in the last `old` seconds may exceed this."""
 
     def __init__(self, target: int, old: float) -> None:
         self.target = target
@@ -35,8 +35,9 @@ class BlobCache:
         self._blobs.move_to_end(digest)
 
     def purge(self, now: float) -> float | None:
-        """Drop old blobs beyond the target; returns the seconds until the next can be dropped, None below the
-        target.
+        """Drop old blobs until the target is reached.
+
+        Returns the seconds until the next blob can be dropped; None if the target is reached.
         """
         while self.size > self.target:
             digest, (blob, used) = next(iter(self._blobs.items()))

@@ -1,4 +1,4 @@
-"""The arguments of the content module: the size of a blob, of the cache, and of a batch of writes."""
+"""The arguments of the content module: limits on blobs, on the cache, and on a batch of writes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from headrace.engine.broker.module.context import RpcError
 
-# Bytes of one blob, and of all blobs in an instance without a statedir.
+# The default limits, in bytes, on one blob, and on all blobs of an instance without a statedir.
 BLOB_SIZE = 1 << 30
 MEMORY = 1 << 30
 
 
 class Limits(NamedTuple):
-    """Sizes in bytes, `purge_old_entry` in seconds, `flush_batch` in blobs (0: no limit)."""
+    """Limits: sizes in bytes, `purge_old_entry` in seconds, `flush_batch` in blobs (0: no limit)."""
 
     blob_size: int = BLOB_SIZE
     memory: int = MEMORY
@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     flush_batch: int = 0
 
     def as_event(self) -> dict[str, Any]:
-        """The event for other services: the limit of a blob, null if no argument sets it."""
+        """The event for other services: the blob size limit, null if no argument sets it."""
         return {"blob-size-limit": None if self.blob_size == BLOB_SIZE else self.blob_size}
 
 
@@ -36,7 +36,7 @@ _ARGUMENTS = {
 
 
 def parse(args: list[str]) -> Limits:
-    """The limits that `args` (each `name=N`) set. Raises RpcError(EINVAL) naming the argument."""
+    """The limits from `args` (each `name=N`). Raises RpcError(EINVAL) that names the argument."""
     limits = Limits()
     for arg in args:
         name, _, value = arg.partition("=")

@@ -1,9 +1,9 @@
-"""The content service (RFC 10): blobs by their hash, on rank 0; other ranks' requests come up the tree.
+"""The content service (RFC 10) on rank 0: blobs by hash. Other ranks pass requests up the tree.
 
-With a `statedir`, or in a process of its own, blobs are in `content.sqlite`, and a store request is answered after the
-sync (one for each batch). Otherwise blobs are in memory, up to a limit beyond which store requests are refused, since
-the RFC forbids dropping a stored blob. The KVS can also make the blobs of nodes that it has in memory: it is asked
-before a load fails with ENOENT.
+With a `statedir`, or if the module has its own process, blobs are stored in `content.sqlite`, and a store request is
+answered after the sync (one per batch). Otherwise blobs are stored in memory. Store requests beyond a limit are then
+refused, since the RFC forbids dropping a stored blob. The KVS can generate the blobs of nodes that it has in memory, so
+it is asked before a load fails with ENOENT.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.formats.spec.requests.kvs import CONTENT, CONTENT_BACKING
 NAME = "content"
 
 _LOST = "What was stored by its hash alone, as by flux restore, is lost then; jobs are not."
-# The number of checkpoints that are kept, newest first, as in Flux.
+# The number of newest checkpoints that are kept, as in Flux.
 _CHECKPOINTS = 5
 
 
@@ -76,7 +76,10 @@ class MemoryStore:
 
 
 class SqliteStore:
-    """Blobs in a database file, for use from one thread at a time. Raises sqlite3.Error, also for a damaged blob."""
+    """Blobs in a database file, for use from one thread at a time.
+
+    Raises sqlite3.Error, also for a damaged blob.
+    """
 
     def __init__(self, path: str, hash_name: str = "sha1") -> None:
         self._hash_name = hash_name
@@ -100,7 +103,7 @@ class SqliteStore:
             raise
 
     def store(self, batch: list[tuple[bytes, bytes]]) -> None:
-        # A blob that is stored already is rewritten only if it was damaged.
+        # A blob that is already stored is rewritten only if it is damaged.
         known = "ON CONFLICT (hash) DO UPDATE SET object = excluded.object WHERE object != excluded.object"
         self._write(f"INSERT INTO objects VALUES (?, ?) {known}", list(batch))
 
@@ -109,7 +112,7 @@ class SqliteStore:
         if row is None:
             return None
         blob = bytes(row[0])
-        # SQLite does not check values, so bytes that the disk has changed are detected here.
+        # SQLite does not verify values, so bytes that were changed on the disk are detected here.
         if treeobj.digest(blob, self._hash_name) != digest:
             name = f"{self._hash_name}-{digest.hex()}"
             raise sqlite3.DatabaseError(f"blob {name} is damaged: its bytes are not those that have this hash")
@@ -149,7 +152,7 @@ class Content:
         self._thread = Background(ctx.loop.call_soon_threadsafe, "content") if self.durable else None
         self._cache = BlobCache(limits.purge_target_size if self.durable else 0, limits.purge_old_entry)
         self._purging = False
-        # Blobs that are not in the store yet, and the requests that wait for it, with their digests.
+        # Blobs that are not written yet, and the store requests that wait for that, with their digests.
         self._dirty: dict[bytes, bytes] = {}
         self._waiting: list[tuple[Message, bytes]] = []
         # The number of blobs that are being written.
@@ -158,12 +161,12 @@ class Content:
         # Requests that wait for the KVS.
         self._asked: set[Message] = set()
         self._closing = False
-        # The name of the module that was loaded as backing store; "" for none.
+        # The name of the module that is loaded as backing store; "" if none.
         self.backing = ""
         self._logged_errors: set[str] = set()
 
     def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `fn` where it may block; `done` is called on the loop (at once for a store in memory)."""
+        """Run `fn` in the thread, then call `done` on the loop. A store in memory does both at once."""
         if self._thread is not None:
             self._thread.submit(fn, done)
             return
@@ -199,7 +202,7 @@ class Content:
                 if error is None:
                     self._remember(digest, blob)
             for msg, digest in self._waiting:
-                # The same blob was stored again during the write, so it remains to be written, even after an error.
+                # The same blob was stored again during this write, so it must be written again, even after an error.
                 self._dirty.setdefault(digest, msg.payload or b"")
             for msg, digest in waiting:
                 if error is None:
@@ -214,7 +217,7 @@ class Content:
         self._run(lambda: self.disk.store(batch), done)
 
     def _next_batch(self) -> tuple[list[tuple[Message, bytes]], list[bytes]]:
-        """Remove the next batch from the queue: its requests, and the digests of their blobs, each once."""
+        """Remove the next batch from the queue: its requests, and the distinct digests of their blobs."""
         digests: dict[bytes, None] = {}
         for index, (_msg, digest) in enumerate(self._waiting):
             if digest not in digests and len(digests) == (self.limits.flush_batch or -1):
@@ -225,7 +228,7 @@ class Content:
         return taken, list(digests)
 
     def _remember(self, digest: bytes, blob: bytes) -> None:
-        """Cache a blob that is in the backing store. Without a statedir, the store is in memory itself."""
+        """Cache a blob that is in the backing store, unless the store itself is in memory."""
         if self.durable:
             self._cache.put(digest, blob, self.ctx.monotonic())
             if not self._purging:
@@ -247,7 +250,7 @@ class Content:
         else:
             full = "full" in str(error)
             if str(error) not in self._logged_errors:
-                # RFC 10 allows only EIO as the answer to a load, so the reason is logged, once.
+                # RFC 10 allows only EIO as the error of a load, so the reason is logged, once per error.
                 self._logged_errors.add(str(error))
                 self.ctx.log(logging.ERROR, f"{self.path}: {error}")
             text = f"{self.path}: {FULL if full else error}"
@@ -262,8 +265,9 @@ class Content:
         return digest
 
     def backing_load(self, msg: Message) -> None:
-        """`content-backing.load`: a blob of the store itself, without blobs that are still to be written or the
-        KVS's.
+        """`content-backing.load`: a blob from the store itself.
+
+        Unlike `content.load`, this does not find unwritten blobs or blobs of the KVS.
         """
         digest = self._digest(msg)
 
@@ -308,14 +312,17 @@ class Content:
         self._run(lambda: self.disk.load(digest), done)
 
     def load(self, msg: Message) -> None:
-        # RFC 10: an empty blob is a response without payload.
+        # For an empty blob, the response has no payload (RFC 10).
         self._find(msg, lambda blob: self.ctx.respond(msg, payload=blob or None))
 
     def validate(self, msg: Message) -> None:
         self._find(msg, lambda _blob: self.ctx.respond(msg))
 
     def flush(self, msg: Message) -> None:
-        """Answer when all blobs are written. Raises RpcError(ENOSYS) without a statedir or a backing store."""
+        """Respond when all blobs are written.
+
+        Raises RpcError(ENOSYS) without a statedir or a backing store.
+        """
         if not self.durable and not self.backing:
             raise RpcError(errno.ENOSYS)
         if self._closing:
@@ -326,8 +333,9 @@ class Content:
             self.ctx.respond(msg)
 
     def checkpoint_get(self, msg: Message) -> None:
-        """`{}`: all checkpoints, newest first; `{"key": "kvs-primary"}`, the request of older clients: the
-        newest one.
+        """`checkpoint-get {}`: all checkpoints, newest first.
+
+        For the request of older clients, `{"key": "kvs-primary"}`: only the newest checkpoint.
         """
         key = (msg.obj or {}).get("key")
 
@@ -353,7 +361,10 @@ class Content:
         self._run(lambda: self.disk.put_checkpoint(value), done)
 
     def register_backing(self, msg: Message) -> Any:
-        """A module registers as the backing store (RFC 10). Raises RpcError(EBUSY) if another one is registered."""
+        """Register a module as the backing store (RFC 10).
+
+        Raises RpcError(EBUSY) if another module is registered.
+        """
         name = msg.obj["name"]
         if not name:
             raise RpcError(errno.EPROTO, "content.register-backing: name must not be empty")
@@ -369,7 +380,10 @@ class Content:
         return EMPTY
 
     async def close(self) -> None:
-        """Finish what is being written, refuse the rest; a store in memory is left to the next load in this broker."""
+        """Finish the write in progress and refuse all other requests.
+
+        A store in memory is left to the next load in this broker.
+        """
         self.announce(Limits())
         self._closing = True
         self._refuse([msg for msg, _digest in self._waiting] + self._flushers)
@@ -391,7 +405,7 @@ class Content:
         return RpcError(errno.ENOSYS, f"{self.ctx.name} was unloaded")
 
     def announce(self, limits: Limits) -> None:
-        """Publish changed `limits` for the KVS, which makes blobs of its own."""
+        """Publish changed `limits` for the KVS, which generates blobs."""
         if self.limits.as_event() != Limits().as_event():
             self.ctx.publish("content.limits", limits.as_event(), private=True)
 
@@ -410,7 +424,7 @@ class Content:
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Provide `content`; limits.py describes the arguments."""
+    """Provide `content`. The arguments are described in limits.py."""
     kept = ctx.kept
     path = data_path(ctx.attrs, NAME, apart=kept is None)
     limits = parse(args)
@@ -419,10 +433,10 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
     if ctx.attrs.get("statedir") and ctx.attrs.get("content.backing-module") == "none":
         raise RpcError(errno.EINVAL, "content.backing-module is none, but a statedir keeps blobs in content-sqlite")
-    left = kept.pop(ctx.name, None) if kept else None
+    inherited = kept.pop(ctx.name, None) if kept else None
     if lost := emptied(path, _LOST):
         ctx.log(logging.ERROR, lost)
-    kept_store = left if isinstance(left, MemoryStore) else MemoryStore()
+    kept_store = inherited if isinstance(inherited, MemoryStore) else MemoryStore()
     try:
         store = SqliteStore(path, hash_name) if path else kept_store
     except sqlite3.Error as exc:
@@ -446,7 +460,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         },
         requests=CONTENT,
     )
-    # In Flux, the backing store is a module of its own (RFC 10).
+    # In Flux, the backing store is a separate module (RFC 10).
     ctx.service(
         "content-backing",
         {

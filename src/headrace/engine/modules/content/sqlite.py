@@ -1,7 +1,7 @@
-"""The content-sqlite module: loads and removes the store behind the content service by its name in Flux.
+"""The content-sqlite module, which registers as the backing store of the content service, as in Flux.
 
-The store itself is part of the content service (service.py), which keeps blobs in memory without a `statedir`. While
-this module is loaded, a flush has a backing store and succeeds (RFC 10).
+The store itself is a part of the content service (service.py), which keeps blobs in memory if there is no `statedir`.
+While this module is loaded, a flush has a backing store and succeeds (RFC 10).
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from headrace.engine.broker.module.args import only
 from headrace.engine.broker.module.context import ModuleContext
 
 NAME = "content-sqlite"
-# Arguments of flux-core's module; here the database has its own journal and is always synced.
+# Arguments of flux-core's module. They have no effect here, because the database always uses a journal and is synced.
 _WITHOUT_EFFECT = ("journal_mode", "preallocate", "synchronous", "truncate")
 
 
 async def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Raises RpcError: EINVAL for an unknown argument, ENOSYS without the content service, EBUSY with another store."""
+    """Register the backing store.
+
+    Raises RpcError(EINVAL) for an unknown argument, RpcError(ENOSYS) without the content service, and RpcError(EBUSY)
+    if another store is registered.
+    """
     only(ctx, args, without_effect=_WITHOUT_EFFECT)
     ctx.service(NAME, {})
     await ctx.rpc("content.register-backing", {"name": NAME})

@@ -1,1 +1,1 @@
-"""Commands that run at set times, at intervals and after events, as `flux cron` sets them up."""
+"""Commands that run at dates, at intervals or after events, as configured by `flux cron`."""

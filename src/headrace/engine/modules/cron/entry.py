@@ -1,4 +1,4 @@
-"""An entry of cron and the runs of its command, and both as clients see them. Pure: time is an argument."""
+"""Entries of cron and the runs of their commands. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Task:
         self.pid = 0
         self.status = 0
         self.times = {"create-time": now}
-        # The errno of a subprocess server that could not start it.
+        # The errno if the subprocess server could not start the command.
         self.rexec_errno = 0
         self.timed_out = False
 
@@ -44,9 +44,10 @@ class Task:
 
 
 class Entry:
-    """A command with its schedule; `task` is the run under way or put off, `stats` counts runs since the creation.
+    """A command with its schedule.
 
-    `repeat` runs (0: any number) after each start, and `stop_on_failure` failures (0: any number), stop it.
+    `task` is the current or deferred run; `stats` counts runs since the creation. The entry is stopped after `repeat`
+    runs since its last start, or after `stop_on_failure` failures (0: no limit).
     """
 
     def __init__(self, number: int, asked: dict[str, Any], now: float) -> None:
@@ -61,7 +62,7 @@ class Entry:
         self.stop_on_failure: int = asked.get("stop-on-failure", 0)
         self.timeout: float = asked.get("timeout", -1.0)
         self.stopped = True
-        # True from its deletion to the end of the task that runs then.
+        # True if the entry was deleted while its task was running. It is removed when the task ends.
         self.deleted = False
         self.task: Task | None = None
         self.finished: deque[Task] = deque(maxlen=max(asked.get("task-history-count", 1), 0))
@@ -73,7 +74,7 @@ class Entry:
         self.stats.update(starttime=now, count=0, failcount=0)
 
     def due(self, now: float) -> bool:
-        """Make the next task; False while the last one goes on."""
+        """Create the next task; False if the last task has not ended."""
         if self.task is not None:
             return False
         self.task = Task(self.rank, now)
@@ -90,7 +91,7 @@ class Entry:
         return bool(self.stop_on_failure and self.stats["failcount"] >= self.stop_on_failure)
 
     def finish(self, now: float) -> Task:
-        """The task has ended, or could not be started: count it, and keep it in the history."""
+        """Count a task that has ended or could not be started, and add it to the history."""
         task = self.task
         assert task is not None
         task.times["end-time"] = now

@@ -1,7 +1,7 @@
-"""When an entry of cron is due: dates by calendar fields, every so many seconds, after so many events. Pure.
+"""Schedules of cron entries: dates given by calendar fields, and numbers of events. Pure.
 
-Times are seconds since the epoch. Calendar fields have the origins of C's `struct tm`, as Flux has them: months count
-from 0 and years from 1900; weekdays count from Sunday, which is 0.
+Times are seconds since the epoch. As in Flux, calendar fields have the origins of C's `struct tm`: months count from 0,
+years from 1900, and weekdays from Sunday (0).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-# The fields of a date with their lowest and highest values.
+# The fields of a date, with their lowest and highest values.
 FIELDS = {
     "second": (0, 60),
     "minute": (0, 59),
@@ -26,25 +26,25 @@ FIELDS = {
     "weekday": (0, 7),
 }
 _NAMES = {"month": _MONTHS, "weekday": _WEEKDAYS}
-# Years after which a date that has not come is taken for one that never comes, such as the 30th of February. Leap years
-# are at most eight years apart.
+# If a date does not occur in this many years, it never occurs, like February 30. Leap years are at most eight years
+# apart.
 _HORIZON = 9
 
 
 class ScheduleError(ValueError):
-    """Arguments that are no schedule; the message names the field."""
+    """Arguments that are not a valid schedule. The message names the field."""
 
 
 class Dates:
-    """The dates that calendar fields describe, of which each must match; a field that is not given matches always."""
+    """The dates on which all calendar fields match. A field that is not given always matches."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        """A field is a number, or text as crontab(5) has it: `*`, `1,2`, `8-17`, `*/15`, `mon-fri`."""
+        """Parse fields. Each is a number, or text as in crontab(5): `*`, `1,2`, `8-17`, `*/15`, `mon-fri`."""
         self.texts = {name: str(fields.get(name, "*")) for name in FIELDS}
         self._sets = {name: _values(name, text) for name, text in self.texts.items()}
 
     def next_after(self, now: float) -> float | None:
-        """The first such second after `now`, None if there is none."""
+        """The first matching second after `now`; None if there is none."""
         here = datetime.fromtimestamp(int(now) + 1)
         years = self._sets["year"]
         last = here.year + _HORIZON if years is None else max(years) + 1900
@@ -55,12 +55,12 @@ class Dates:
             elif here.timestamp() > now:
                 return here.timestamp()
             else:
-                # The clock was set back for the winter and shows this hour again.
+                # The clock was set back at the end of daylight saving time and shows this hour again.
                 here += timedelta(seconds=1)
         return None
 
     def _step(self, here: datetime) -> datetime | None:
-        """None for a date that matches; otherwise the next date for which that has to be seen."""
+        """None if the date matches, else the next date that may match."""
         midnight = here.replace(hour=0, minute=0, second=0)
         if not self._has("year", here.year - 1900):
             return midnight.replace(year=here.year + 1, month=1, day=1)
@@ -80,7 +80,7 @@ class Dates:
 
 
 def _values(name: str, text: str) -> frozenset[int] | None:
-    """The values of a field, None for all. Raises ScheduleError."""
+    """The values of a field; None means all. Raises ScheduleError."""
     if text == "*":
         return None
     low, high = FIELDS[name]
@@ -111,7 +111,7 @@ def _value(name: str, text: str, item: str) -> int:
 
 
 class Events:
-    """Which of the events of a topic an entry is due after: the first after `after` of them, then each `nth`."""
+    """The events after which an entry is due: the event number `after`, then every `nth` event."""
 
     def __init__(self, nth: int, after: int) -> None:
         self.nth = nth
@@ -119,7 +119,7 @@ class Events:
         self.counter = 0
 
     def came(self) -> bool:
-        """Count an event; whether the entry is due."""
+        """Count an event. True if the entry is due."""
         self.counter += 1
         if self.counter < self.after:
             return False

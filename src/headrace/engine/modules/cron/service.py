@@ -1,8 +1,8 @@
-"""The service `cron`: runs commands at intervals, at dates and after events, through the subprocess servers (RFC 42).
+"""The service `cron`: runs commands at intervals, at dates and after events.
 
-`cron.create`, `delete`, `start` and `stop` answer with the entry, `list` with all. With a sync event, whose topic is
-the module's argument `sync` or set by `cron.sync`, tasks that are due wait for that event, unless it came less than
-`sync_epsilon` seconds ago. Entries last as long as the module.
+Commands are run by the subprocess servers (RFC 42). `cron.create`, `delete`, `start` and `stop` respond with the entry,
+`list` with all entries. If a sync event is set (by the module argument `sync` or by `cron.sync`), due tasks wait for
+that event, unless it occurred less than `sync_epsilon` seconds ago. Entries are lost when the module is unloaded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from headrace.formats.spec.requests.execution import CRON
 
 NAME = "cron"
 _STDOUT, _STDERR = 1, 2
-# Bytes of a line of output that are kept until it ends.
+# The most bytes of an unfinished line of output that are kept.
 _LONGEST_LINE = 4096
-# A timer for a later date is set anew when this many seconds have passed, since clocks are set.
+# The longest sleep until a date, in seconds. It is limited because clocks are set.
 _LONGEST_SLEEP = 3600.0
 
 
@@ -37,7 +37,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 
 class _Interval:
-    """Every `interval` seconds, the first time after `after`; only once where the interval is 0."""
+    """Due every `interval` seconds, first after `after` seconds. Due only once if `interval` is 0."""
 
     def __init__(self, cron: _Cron, entry: Entry, args: dict[str, Any]) -> None:
         self._cron, self._entry = cron, entry
@@ -175,7 +175,7 @@ class _Cron:
         self._watchers: dict[int, Any] = {}
         self._last_id = 0
         self._listeners: dict[str, list[Any]] = {}
-        # Entries whose task waits for the sync event.
+        # Entries whose tasks wait for the sync event.
         self._deferred: list[Entry] = []
         self._sync_topic = ""
         self._sync_epsilon = 0.015
@@ -211,7 +211,7 @@ class _Cron:
             self._kill(entry, signal.SIGTERM)
 
     def listen(self, topic: str, came: Any) -> None:
-        """Call `came()` for each event whose topic is `topic`. A topic is subscribed to once."""
+        """Call `came()` for each event with this topic. Each topic is subscribed to only once."""
         if topic not in self._listeners:
             self._listeners[topic] = []
             self.ctx.subscribe(topic, self._event)
@@ -224,7 +224,7 @@ class _Cron:
     # -- requests
 
     def _create(self, msg: Message) -> dict[str, Any]:
-        # An optional field may be null.
+        # Optional fields may be null.
         asked = {name: value for name, value in msg.obj.items() if value is not None}
         kind = _TYPES.get(asked["type"])
         if kind is None:
@@ -297,19 +297,19 @@ class _Cron:
         self._watchers[entry.id].start()
 
     def stop(self, entry: Entry) -> None:
-        """No task is due any more until the entry is started again; one that runs goes on."""
+        """Stop an entry: no task is due until the entry is started again. A running task continues."""
         if not entry.stopped:
             entry.stopped = True
             self._watchers[entry.id].stop()
 
     def _forget(self, entry: Entry) -> None:
-        """A deleted entry is listed until its task has ended."""
+        """Remove a deleted entry once its task has ended. It is listed until then."""
         if entry.deleted and entry.task is None:
             self._entries.pop(entry.id, None)
             self._watchers.pop(entry.id, None)
 
     def due(self, entry: Entry) -> None:
-        """Run the entry's command, or let that wait for the sync event."""
+        """Run the entry's command, or defer it until the sync event."""
         now = self.ctx.now()
         if not entry.due(now):
             self.ctx.log(logging.INFO, f"cron-{entry.id}: {entry.name}: task still running or scheduled")

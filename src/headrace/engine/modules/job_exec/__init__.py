@@ -1,1 +1,1 @@
-"""The execution service (RFC 32): a leader on rank 0, and a part on each broker."""
+"""The execution service (RFC 32): the leader on rank 0, and the service of each broker's own node."""

@@ -1,6 +1,6 @@
-"""The execution service's data on one job, from its start request to its final release.
+"""The leader's data about one job, from its start request to its final release.
 
-A jobspec may request simulated execution (`attributes.system.exec.test`). The keys are those of flux-core's own test
+A jobspec may request simulated execution (`attributes.system.exec.test`), with the keys of flux-core's test
 implementation: `run_duration` (a Flux standard duration, or seconds), `override` (an operator starts and finishes the
 job with `job-exec.override`) and `mock_exception` ("init", "starting" or "run").
 """
@@ -15,16 +15,16 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 
-# Cached, as thousands of simulated jobs are alike.
+# Cached, because thousands of simulated jobs may have the same duration.
 _seconds = lru_cache(maxsize=64)(durations.parse)
 
 
 class SimError(ValueError):
-    """An invalid `exec.test` attribute of a jobspec; the text names the key."""
+    """An invalid `exec.test` attribute of a jobspec. The text names the key."""
 
 
 class Simulation(NamedTuple):
-    """The behaviour of a simulated job; `run` in seconds."""
+    """The behaviour of a simulated job. `run` is in seconds."""
 
     run: float
     override: bool
@@ -38,7 +38,8 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
         return None
     bulk = table.get("bulkexec")
     if isinstance(bulk, dict) and bulk.get("mock_exception") in ("init", "starting"):
-        # For jobs that would be run: what fails so never gets as far as a task.
+        # In flux-core, `bulkexec` is for jobs that are actually run. These exceptions end the job before any task
+        # starts, so the job can be simulated.
         return Simulation(0.0, False, bulk["mock_exception"])
     test = table.get("test")
     if test is None:
@@ -47,7 +48,7 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
         raise SimError("attributes.system.exec.test: must be an object")
     run = test.get("run_duration")
     try:
-        # Without a duration, the job takes as long as its time limit, as in flux-core.
+        # Without a duration, the job runs as long as its time limit, as in flux-core.
         seconds = js.duration(jobspec) if run is None else _seconds(run) if isinstance(run, str) else float(run)
         if not seconds >= 0:
             raise ValueError(f"{run} is no time")
@@ -60,7 +61,7 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
 
 
 class Job:
-    """One job, with its ranks in ascending order."""
+    """A started job. `ranks` are in ascending order."""
 
     __slots__ = (
         "critical",
@@ -83,24 +84,23 @@ class Job:
     def __init__(self, id: int, userid: int, msg: Message, ranks: list[int]) -> None:
         self.id = id
         self.userid = userid
-        # The start request, which gets responses until the job is over.
+        # The start request, which gets responses until the job has ended.
         self.msg = msg
         self.ranks = ranks
         # Nodes (by index in the job) whose loss ends the job; None for all of them.
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
-        # How often the job may still be queued again after the loss of a node, None if it does not ask for that; and
-        # whether it has lost one and will be queued again.
+        # How often the job may still be requeued after the loss of a node (None if it does not request it), and
+        # whether it has lost a node and will be requeued.
         self.requeues_left: int | None = None
         self.runs_again = False
-        # The signal that was sent to end it, 0 for none.
+        # The signal that was sent to end the job (0 if none), and the time of that in monotonic seconds.
         self.doomed = 0
-        # When that was, in monotonic seconds.
         self.doomed_at = 0.0
         self.kills = 0
-        # The largest wait status of the shells that could not start their tasks. The job ends with it, as its other
-        # tasks are killed for it.
+        # The largest wait status of shells that could not start their tasks. It becomes the job's status, because the
+        # other tasks are killed for this reason.
         self.start_failure = 0
         self.sim: Simulation | None = None
         self.timer: Any = None

@@ -1,8 +1,8 @@
 """The execution service of rank 0: RFC 32 towards the job manager, RFC 50 in the job's exec eventlog.
 
-It leads every job from `start` to the final `release`; node.py is the part on each broker. The common job costs one
-operation to the agent and two messages to the store: all events of a loop turn are appended at once, and always before
-the job manager is told of the job's end.
+It leads every job from `start` to the final `release`; node.py is the service on each broker. A typical job costs one
+operation to the agent and two messages to the job store: all events of a loop turn are appended in one message, which
+is always sent before the job manager gets the job's end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.engine.process.operations import Finish, RaisedException, Report
 
 _EVENTS = "guest.exec.eventlog"
-# Seconds for which the first entries of a log wait for those of the shells.
+# Seconds for which the first entries of an exec eventlog are delayed, to be sent together with the shells' entries.
 _SAVE_DELAY = 0.01
 
 
@@ -45,7 +45,7 @@ class Leader:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, Job] = {}
-        # True once the job manager knows of this load; earlier requests were meant for an earlier load.
+        # True once the job manager has answered the hello. Earlier requests were sent to an earlier load.
         self.taking = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
@@ -91,7 +91,7 @@ class Leader:
         if job_id in self.jobs:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
         if not self.taking:
-            raise RpcError(errno.ENOSYS, "no job is taken at the moment")
+            raise RpcError(errno.ENOSYS, "the service is not ready to start jobs")
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
         if js.system(body["jobspec"]).get("requeue") is True:
@@ -103,11 +103,12 @@ class Leader:
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
         is_guests = job.userid != self.ctx.owner
         if is_guests and (why := self._refusal(job.userid)):
-            # The owner may submit in another user's name, and the keys may have had other values.
+            # The job passed ingest because the owner submitted it for another user, or because the configuration was
+            # different then.
             self._fail(job, why)
             return
         if not ranks:
-            self._fail(job, "R names no rank to start the job on")
+            self._fail(job, "R has no rank on which to start the job")
             return
         try:
             job.sim = simulation(body["jobspec"])
@@ -125,7 +126,7 @@ class Leader:
                 "R": body["R"],
                 "ranks": ranks,
                 "expiration": body["R"]["execution"].get("expiration") or 0.0,
-                # Decided once, whatever the configuration of the brokers below says.
+                # Decided here for all nodes, regardless of the configuration of other brokers.
                 "as_user": is_guests and guests.submit(self.ctx.config) == guests.AS_USER,
                 "pam_service": guests.pam_service(self.ctx.config),
                 **({"most_output": guests.limit(self.ctx.config, "output-bytes")} if is_guests else {}),
@@ -134,7 +135,7 @@ class Leader:
         )
 
     def _refusal(self, userid: int) -> str:
-        """Why the instance runs no job of this user, who is not its owner; "" if it does."""
+        """Why the instance does not run jobs of this guest; "" if it does."""
         if guests.submit(self.ctx.config) == guests.REFUSE:
             why = f'{guests.KEY} is "{guests.REFUSE}"'
             return f"this instance runs jobs of its owner only, this one is of user {userid}: {why}"
@@ -148,7 +149,7 @@ class Leader:
         self.ctx.respond(job.msg, response)
 
     def _running(self, job: Job) -> None:
-        """The job runs on all its nodes."""
+        """Report that the job runs on all its nodes."""
         job.running = True
         self._respond(job, {"id": job.id, "type": "start", "data": {}})
 
@@ -156,7 +157,7 @@ class Leader:
         self._respond(job, {"id": job.id, "type": "exception", "data": data})
 
     def _unload(self) -> None:
-        """End every job, since no service watches them after this module is gone."""
+        """End all jobs, since no service watches them after this module is unloaded."""
         for job in self.jobs.values():
             self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
             self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
@@ -181,7 +182,7 @@ class Leader:
             case "lost":
                 self._lost(job, Idset.parse(op["ranks"]))
             case "barrier":
-                # Barriers are completed by the part on rank 0.
+                # TreeExec on rank 0 completes barriers.
                 pass
 
     def _started(self, job: Job) -> None:
@@ -194,7 +195,7 @@ class Leader:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == FATAL
         job.start_failure = max(job.start_failure, op.get("status", 0))
-        # The shell's log entries about it must be in the store first.
+        # The job store must have the shell's log entries about the exception first.
         self._save()
         self._raise(job, data)
 
@@ -225,9 +226,9 @@ class Leader:
         self._end(job, job.start_failure or op["status"])
 
     def _end(self, job: Job, status: int) -> None:
-        """Send the final responses of a job. The store has all its logs before the job manager is told."""
+        """Send the final responses of a job, after all its log entries have been sent to the job store."""
         now = self.ctx.now()
-        # The logs of a job that is queued again are continued.
+        # If the job is requeued, its logs are continued.
         if not job.runs_again:
             self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
         self._save()
@@ -242,7 +243,7 @@ class Leader:
         self._respond(job, {"id": job.id, "type": "release", "data": release})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
-        """Append `entries` to a log at the end of this turn, or a moment later with further ones if not `soon`."""
+        """Append `entries` to a log, at the end of this turn if `soon`, else after _SAVE_DELAY."""
         if soon:
             self.ctx.at_flush(self._save)
         elif not self.waiting:
@@ -267,7 +268,7 @@ class Leader:
     # -- signals and time
 
     def _job_exception(self, msg: Message) -> None:
-        """The job manager has posted an exception; a fatal one ends the job."""
+        """Handle an exception that the job manager has posted. A fatal exception ends the job."""
         job = self.jobs.get(msg.obj["id"])
         if job is not None and msg.obj["severity"] == FATAL:
             job.runs_again = False
@@ -275,8 +276,7 @@ class Leader:
 
     def _doom(self, job: Job, signum: int) -> None:
         if job.doomed:
-            # A job that goes on after SIGALRM may end by this signal; the requester of a cancellation need not wait for
-            # SIGKILL.
+            # A job that continues after SIGALRM may end on this signal, so a cancellation need not wait for SIGKILL.
             if job.doomed == signal.SIGALRM != signum:
                 job.doomed = signum
                 self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
@@ -290,19 +290,22 @@ class Leader:
         job.timer = self.ctx.call_later(self.settings.kill_timeout, self._kill_harder, job)
 
     def _kill_harder(self, job: Job) -> None:
-        """The first signal did not end the job: send SIGKILL at growing intervals, then give its nodes up."""
+        """Send SIGKILL, since the first signal did not end the job; repeat at growing intervals.
+
+        After the configured time or number of signals, the job's nodes are drained.
+        """
         if job.id not in self.jobs:
             return
         settings = self.settings
-        left = job.doomed_at + settings.max_kill_timeout - self.ctx.monotonic()
-        if left <= 0 if settings.max_kill_timeout else job.kills >= settings.max_kills:
+        remaining = job.doomed_at + settings.max_kill_timeout - self.ctx.monotonic()
+        if remaining <= 0 if settings.max_kill_timeout else job.kills >= settings.max_kills:
             self._give_up(job)
             return
         job.kills += 1
         self.node.down({"op": "kill", "id": job.id, "signum": settings.kill_signal, "all": True})
         wait = min(settings.kill_timeout * 2.0 ** min(job.kills - 1, 32), 300.0)
         if settings.max_kill_timeout:
-            wait = min(wait, left)
+            wait = min(wait, remaining)
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
     def _give_up(self, job: Job) -> None:
@@ -315,9 +318,9 @@ class Leader:
         self._end(job, signal.SIGKILL)
 
     def _kill(self, msg: Message) -> Any:
-        """`job-exec.kill {id, signum}`: a signal to all tasks of a job.
+        """`job-exec.kill {id, signum}`: send a signal to all tasks of a job.
 
-        The signal takes the same way as the job's start, so it is not lost if the start is still on its way.
+        The signal takes the same path as the job's start, so it cannot overtake the start.
         """
         job = self.jobs.get(msg.obj["id"])
         if job is None or (job.sim is not None and not job.running):
@@ -334,9 +337,9 @@ class Leader:
             self.node.down({"op": "kill", "id": job.id, "signum": signum})
 
     def _shell_event(self, msg: Message) -> None:
-        """`shell-<id>.kill {signum}`: the form in which flux-core's job manager passes a signal on.
+        """Event `shell-<id>.kill {signum}`, by which flux-core's job manager sends signals.
 
-        The shells report an error in the event in the job's log, where its sender looks for the effect.
+        The shells report errors in the event in the job's log, where the sender looks for the effect.
         """
         name, _, verb = msg.topic.removeprefix("shell-").partition(".")
         job = self.jobs.get(int(name)) if name.isdigit() else None
@@ -358,7 +361,10 @@ class Leader:
         return EMPTY
 
     def _critical_ranks(self, msg: Message) -> Any:
-        """The nodes (by index in the job) whose loss ends the job; by default all of them."""
+        """`job-exec.critical-ranks {id, ranks}`: set the nodes (by index in the job) whose loss ends the job.
+
+        By default, the loss of any node ends the job.
+        """
         job = self.jobs.get(msg.obj["id"])
         if job is None or is_hidden(self.ctx, msg, job.userid):
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")

@@ -1,7 +1,7 @@
 """The execution service of one broker, between its agent and its parent and children in the tree.
 
-Every broker has one, rank 0 too. Reports from the agent or a child are combined if possible (start, finish, barrier)
-and otherwise passed on (events, output), in one message for each link and loop turn.
+Every broker has one, including rank 0. Reports from the agent and the children are combined if possible (start, finish,
+barrier) and passed on otherwise (events, output), in one message per link and loop turn.
 """
 
 from __future__ import annotations
@@ -35,21 +35,24 @@ if TYPE_CHECKING:
     )
     from headrace.formats.spec.jobspec import Bare
 
-# Wait status (waitpid(2)) of exit code 1, for a job or shell that could not be started.
+# The wait status (waitpid(2)) of exit code 1, used for a job or shell that could not be started.
 EXIT_1_STATUS = 1 << 8
-# Bytes of output on their way to the parent: above the first the agent is not read, from the second down it is again.
+# Back-pressure: if more bytes of output than the first limit are on their way to the parent, the agent is not read
+# until their number has fallen to the second.
 _PAUSE_ABOVE, _RESUME_BELOW = 2 << 20, 1 << 20
 
 
 class TreeExec:
-    """The execution service at one broker of the tree: it starts the shells of jobs on this node, passes starts and
-    signals down to its children, and combines the reports from below.
+    """The execution service at one broker of the tree.
 
-    `parts` has the jobs with a shell at or below this broker. `report` takes each report that goes up: on rank 0 the
-    leader sets it, elsewhere it sends to the parent.
+    It starts the shells of jobs on this node, passes starts and signals down to its children, and combines the reports
+    from below.
 
-    A job counts its nodes from 0, in the order of their broker ranks; `job_nodeid` is such a number. The parameter
-    `nodeid` of `ctx.call` is a broker rank (RFC 3).
+    `parts` has the jobs with a shell at or below this broker. `report` is called with each report that goes up. On rank
+    0 the leader sets it, elsewhere it sends the report to the parent.
+
+    `job_nodeid` is the index of a node in a job, from 0, in the order of broker ranks. The parameter `nodeid` of
+    `ctx.call` is a broker rank (RFC 3).
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
@@ -58,25 +61,24 @@ class TreeExec:
         self.parts: dict[int, Part] = {}
         self.report: Callable[[Report], None] = self._report_up
         self.shells = ShellServices(ctx)
-        # The environments that several jobs have in common, and the function that returns a jobspec without its own.
-        # None until the first start, so that a broker without jobs does not have the readers of jobspecs and
-        # environments in its memory.
+        # Environments that several jobs share, and the function that removes the environment from a jobspec. They are
+        # None until the first start, so that a broker without jobs does not load the code for them.
         self._environments: Named | None = None
         self._bare: Bare | None = None
-        # The reports of this turn of the loop for the parent, and the bytes of output in them.
+        # The reports of this loop turn for the parent, and the bytes of output in them.
         self._up: list[Report] = []
         self._up_bytes = 0
-        # Bytes of output that were sent to the parent, and that it has not acknowledged.
+        # Bytes of output that were sent to the parent and not acknowledged yet.
         self._on_way = 0
-        # Requests `up` of children that wait for their response until less output is on its way to the parent.
+        # `up` requests of children whose responses are delayed until less output is on its way to the parent.
         self._owed: list[Message] = []
-        # The operations of this turn of the loop for shells on other brokers, by their rank.
+        # The operations of this loop turn for shells on other brokers, by broker rank.
         self._peers: dict[int, list[FromPeer]] = {}
-        # By rank of a child, the bit set of all ranks at and below it.
+        # For each child, the ranks at and below it, as a bit set.
         self._subtrees: dict[int, int] = {}
-        self._look_below()
+        self._update_subtrees()
         ctx.tree.on_child_lost.append(self._child_lost)
-        ctx.on_growth(self._look_below)
+        ctx.on_growth(self._update_subtrees)
         agent = ctx.agent
         if agent is not None:
             agent.subscribe(self._from_agent)
@@ -84,7 +86,7 @@ class TreeExec:
         ctx.on_disconnect(self.shells.forget)
 
     def methods(self) -> dict[str, Any]:
-        """Requests between the execution services of the tree."""
+        """The handlers of requests between the execution services of the tree."""
         return {"launch": self._on_launch, "up": self._on_up, "down": self._on_down, "peer": self._on_peer}
 
     def _unload(self) -> None:
@@ -97,16 +99,17 @@ class TreeExec:
             self.ctx.tree.on_child_lost.remove(self._child_lost)
         self.shells.clear()
 
-    def _look_below(self, _added: Idset | None = None) -> None:
-        """Set the ranks below each child; the tree may have grown."""
+    def _update_subtrees(self, _added: Idset | None = None) -> None:
+        """Update the ranks below each child, since the tree may have grown."""
         topology = self.ctx.tree.topology
         self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
 
     # -- down the tree
 
     def launch(self, job: dict[str, Any], target_bits: int) -> None:
-        """Start `job` (id, userid, jobspec, R, ranks, expiration) on those of its ranks that are at or below this
-        broker; `target_bits` is a bit set of ranks.
+        """Start a job on `target_bits`, the job's ranks at or below this broker, as a bit set.
+
+        `job` has the keys id, userid, jobspec, R, ranks, expiration, as_user, pam_service and, for guests, most_output.
         """
         here, below = split(target_bits, self.rank, self._subtrees)
         ranks = job["ranks"]
@@ -139,7 +142,7 @@ class TreeExec:
     def _start_operation(self, job: dict[str, Any], job_nodeid: int, hosts: list[str]) -> Start:
         attrs, text = self.ctx.attrs, jobid.encode(job["id"])
         as_user = job.get("as_user") is True
-        # Files of the broker are not for guests to read.
+        # Guests must not read files of the broker, so they get the environment in the jobspec.
         jobspec, environment = (job["jobspec"], None) if as_user else self._payload(job["jobspec"])
         op: Start = {
             "op": "start",
@@ -171,8 +174,9 @@ class TreeExec:
         return op
 
     def _payload(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], Environment | None]:
-        """The `jobspec` and `environment` of a start: a jobspec without environment and the name of that, or the whole
-        jobspec and None.
+        """The `jobspec` and `environment` of a start operation.
+
+        If the environment has a name, the jobspec without environment and the name, else the complete jobspec and None.
         """
         from headrace.formats.spec import jobspec as js
 
@@ -217,7 +221,7 @@ class TreeExec:
             case "gone":
                 self._agent_gone()
             case "hello" | "exec-started" | "exec-output" | "exec-finished" | "exec-error":
-                # These are for the agent's link and for the subprocess server.
+                # Handled by the agent's link and the subprocess server.
                 pass
 
     def _on_up(self, msg: Message) -> Any:
@@ -225,13 +229,13 @@ class TreeExec:
         for op in msg.obj["ops"]:
             self._take(source, op)
         if self._on_way + self._up_bytes > _PAUSE_ABOVE:
-            # The child pauses its own agent in turn when too much of its output has no response.
+            # Without a response, the child will pause its own agent when too much of its output is unacknowledged.
             self._owed.append(msg)
             return None
         return EMPTY
 
     def _take(self, source: int, op: Report) -> None:
-        """Handle one report from below: combine it, or pass it on."""
+        """Combine a report from below with others, or pass it on."""
         match op["op"]:
             case "started":
                 self._started(source, op["id"])
@@ -248,9 +252,9 @@ class TreeExec:
             self.report({"op": "started", "id": job})
 
     def _finish(self, source: int, job: int, status: int, bad: list[list[int]] | None) -> None:
-        """The shells of a subtree have ended; `status` is the largest of their wait statuses.
+        """Handle the end of all shells of a subtree. `status` is the largest of their wait statuses.
 
-        `bad` has [rank, wait status] of each shell that failed; None: the subtree is this broker's own shell.
+        `bad` has [rank, wait status] of each failed shell. It is None for this broker's own shell.
         """
         part = self.parts.get(job)
         if part is None:
@@ -270,13 +274,13 @@ class TreeExec:
         pairs = part.barrier(source, op["seq"], op["kvs"])
         if pairs is None:
             return
-        whole: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
-        # Rank 0 knows when all shells of a job have entered. A job of one rank has no shell elsewhere, so its barrier
-        # is complete here and does not climb to rank 0.
+        merged: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
+        # At rank 0, all shells of the job have entered the barrier. A job with one rank has no other shells, so its
+        # barrier is complete here and is not sent to rank 0.
         if self.rank == 0 or len(part.job["ranks"]) == 1:
-            self.down(whole)
+            self.down(merged)
         else:
-            self.report(whole)
+            self.report(merged)
 
     def _report_up(self, op: Report) -> None:
         if not self._up:
@@ -288,7 +292,7 @@ class TreeExec:
     def _send_up(self) -> None:
         ops, self._up = self._up, []
         size, self._up_bytes = self._up_bytes, 0
-        # The parent responds to output when it has passed it on, which limits the output under way on each link.
+        # The parent responds when it has passed the output on. This limits the output on each link.
         taken = (lambda _reply: self._passed_on(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
@@ -300,8 +304,8 @@ class TreeExec:
         if self._on_way <= _RESUME_BELOW:
             if self.ctx.agent is not None:
                 self.ctx.agent.resume()
-            owed, self._owed = self._owed, []
-            for msg in owed:
+            delayed, self._owed = self._owed, []
+            for msg in delayed:
                 self.ctx.respond(msg)
 
     # -- between the shells of one job
@@ -333,7 +337,7 @@ class TreeExec:
         agent = self.ctx.agent
         if agent is not None:
             for op in msg.obj["ops"]:
-                # The agent executes every operation that it gets, so the operation is made anew: the sender of a
+                # The operation is rebuilt, because the agent executes every operation that it gets: the sender of the
                 # request must not choose `op`.
                 agent.send({"op": "peer", "id": op["id"], "from": op["from"], "data": op["data"]})
         return EMPTY
@@ -350,27 +354,30 @@ class TreeExec:
             if part.nodeid is None or HERE in part.heard_finish:
                 continue
             if part.nodeid == 0:
-                # The job's lead shell ended with the agent. No other shell can decide what follows, so the job has
-                # lost this node.
+                # The job's lead shell ended with the agent. No other shell can handle the loss, so it is treated as
+                # the loss of this node.
                 self._lost(part, HERE, 1 << self.rank)
             else:
                 self._shell_lost(part, part.nodeid)
 
     def _shell_lost(self, part: Part, job_nodeid: int) -> None:
-        """The agent with a shell of a job was killed. The node still exists, so the lead shell decides what follows."""
+        """Handle the loss of a shell whose agent was killed.
+
+        The node still exists, so the lead shell decides how the job continues.
+        """
         job, lead_rank = part.job["id"], part.job["ranks"][0]
         self._to_shell(lead_rank, {"op": "peer", "id": job, "from": job_nodeid, "data": {"kind": "lost-shell"}})
         self._started(HERE, job)
         self._finish(HERE, job, LOST_STATUS, None)
 
     def _lost(self, part: Part, source: int, members: int) -> None:
-        """A subtree, or the lead shell here, is lost; `members` is the bit set of the job's ranks in it."""
+        """Handle the loss of a subtree, or of the lead shell here. `members` are its ranks, as a bit set."""
         job = part.job["id"]
         self.report({"op": "lost", "id": job, "ranks": str(Idset.from_bits(members))})
         ranks = part.job["ranks"]
         for job_nodeid, rank in enumerate(ranks):
             if job_nodeid > 0 and members >> rank & 1:
-                # The lead shell (0) would otherwise wait for this one to be done.
+                # Otherwise the lead shell (node 0) would wait for this shell.
                 self._to_shell(ranks[0], {"op": "peer", "id": job, "from": job_nodeid, "data": {"kind": "done"}})
         self._started(source, job)
         bad = [[rank, LOST_STATUS] for rank in Idset.from_bits(members)]
@@ -378,10 +385,10 @@ class TreeExec:
 
 
 def _from_request(body: dict[str, Any]) -> Kill | SetExpiration | Barrier:
-    """The operation of a request `down`, with the fields of its type alone. Raises RpcError(EPROTO).
+    """The operation of a `down` request, with only the fields of its type. Raises RpcError(EPROTO).
 
-    It is made anew, since the agent executes every operation that it gets, and any client with the role OWNER can send
-    this request.
+    The operation is rebuilt, because the agent executes every operation that it gets, and any client with the role
+    OWNER can send this request.
     """
     job, op = body["id"], body["op"]
     try:

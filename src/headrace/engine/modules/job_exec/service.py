@@ -1,4 +1,4 @@
-"""The execution service: the part of each broker, and on rank 0 the leader of all jobs."""
+"""The execution service: TreeExec on each broker, and the leader of all jobs on rank 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NAME = "job-exec"
 
 
 def check(ctx: ModuleContext, args: list[str]) -> None:
-    """Raises RpcError(EINVAL) for wrong arguments. A reload would end the jobs that run."""
+    """Raise RpcError(EINVAL) for invalid arguments.
+
+    This is checked before a module is reloaded, because the reload ends the running jobs.
+    """
     if ctx.rank == 0:
         only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         Settings(ctx.config, args)
@@ -21,7 +24,7 @@ def check(ctx: ModuleContext, args: list[str]) -> None:
 def load(ctx: ModuleContext, args: list[str]) -> None:
     node = TreeExec(ctx)
     if ctx.rank == 0:
-        # Imported here, so that the other ranks need no memory for it.
+        # Imported here to save memory on the other ranks.
         from headrace.engine.modules.job_exec.leader import Leader
 
         Leader(ctx, node, args)

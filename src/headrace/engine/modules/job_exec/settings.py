@@ -1,5 +1,6 @@
-"""The `[exec]` table of the configuration, and module arguments that override it: the signals that end a job, and the
-times (seconds) between them.
+"""The `[exec]` table of the configuration: the signals that end a job, and the seconds between them.
+
+Module arguments override the table.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from headrace.engine.broker.module.context import RpcError
 from headrace.formats.spec import duration as durations
 
 KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count", "max-kill-timeout")
-# Keys of flux-core without an effect here, where shells run in the agent.
+# Keys of flux-core that have no effect, because shells run in the agent.
 WITHOUT_EFFECT = frozenset(("job-shell", "imp", "service", "method"))
 
 
 class Settings:
-    """The values of `config`, overridden by `args` (`key=value`, keys of KEYS).
+    """The settings from `config`, overridden by `args` (`key=value`, keys of KEYS).
 
-    Raises RpcError(EINVAL) with the name of a wrong key.
+    Raises RpcError(EINVAL) that names the invalid key.
     """
 
     def __init__(self, config: dict[str, Any], args: list[str]) -> None:
@@ -30,7 +31,7 @@ class Settings:
         self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
         self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
         self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
-        # Replaces the number of signals as the limit; 0 for none.
+        # If not 0, this time replaces the number of signals as the limit.
         self.max_kill_timeout = _seconds(table, "max-kill-timeout", 0.0) if "max-kill-timeout" in table else 0.0
         self.max_kills = table.get("max-kill-count", 8)
         if not isinstance(self.max_kills, int) or self.max_kills < 1:

@@ -1,7 +1,7 @@
 """The services `UID-shell-ƒID` of the job shells on one broker's node.
 
 The lead shell of a job answers requests for standard input, signals, terminals and the like. It runs in the agent,
-which is no peer of the router, so one object here takes all of these requests and hands them to the agent.
+which is not a peer of the router. So one object here receives all of these requests and passes them to the agent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Service(NamedTuple):
-    """The service of a shell: its job, the user of the job, and whether it is the job's lead shell."""
+    """The service of a shell. `userid` is the job's user, `lead` is True for the job's lead shell."""
 
     job: int
     userid: int
@@ -31,9 +31,9 @@ class _Service(NamedTuple):
 class ShellServices:
     """A peer of the router that provides the services of all shells on this node.
 
-    One object provides all of them, so that a job costs only an entry in the router's table. Requests for a subprocess
-    server (`UID-shell-ƒID.rexec`, RFC 42) go to that of the broker, on every node of a job. All other requests go to
-    the agent, on the node of the lead shell alone.
+    One object provides all services, so that a job costs only an entry in the router's table. Requests to a subprocess
+    server (`UID-shell-ƒID.rexec`, RFC 42) are passed to the subprocess server of the broker, on every node of a job.
+    All other requests are passed to the agent, only on the node of the lead shell.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
@@ -41,7 +41,7 @@ class ShellServices:
         self.uuid = ctx.uuid + "-shells"
         self._by_name: dict[str, _Service] = {}
         self._name_by_job: dict[int, str] = {}
-        # The requests that the agent has not fully answered, each with its job, by the token that the agent replies to.
+        # Unfinished requests to the agent, each with its job id, by the token in the agent's replies.
         self._waiting: dict[int, tuple[int, Message]] = {}
         self._last_token = 0
 
@@ -52,7 +52,7 @@ class ShellServices:
         self._name_by_job[job] = name
 
     def remove(self, job: int) -> None:
-        """Withdraw the service of a job whose shell has ended; its unanswered requests get ENOSYS."""
+        """Withdraw the service of a job whose shell has ended. Unanswered requests get ENOSYS."""
         name = self._name_by_job.pop(job, None)
         if name is None:
             return
@@ -86,7 +86,7 @@ class ShellServices:
             return
         service = self._by_name[name]
         if is_hidden(self.ctx, msg, service.userid):
-            # The router's answer where there is no such job.
+            # The same error as the router's for a job that does not exist.
             self.ctx.respond_error(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
             return
         if not msg.rolemask & m.ROLE_OWNER and msg.userid != service.userid:
@@ -100,7 +100,7 @@ class ShellServices:
         method = msg.topic[len(name) + 1 :]
         if method == "disconnect":
             self.forget(msg.sender)
-            # The shell forgets its own state for this client as well.
+            # The shell needs the sender to drop its own state for this client.
             payload["sender"] = msg.sender
         if method.startswith("rexec."):
             self._to_subprocess_server(msg, method, payload, service)
@@ -110,7 +110,7 @@ class ShellServices:
             self._refuse_unknown(msg)
 
     def _name_in(self, topic: str) -> str | None:
-        """The service that a topic belongs to; None if no shell here has it. Methods may contain dots."""
+        """The service in a topic; None if it is not the service of a shell here. Methods may have dots."""
         name = topic
         while name not in self._by_name:
             name, dot, _ = name.rpartition(".")
@@ -122,7 +122,7 @@ class ShellServices:
         self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
 
     def _to_lead_shell(self, msg: Message, method: str, payload: dict[str, Any], job: int) -> None:
-        """Hand a request to the agent, whose replies come to `reply`."""
+        """Pass a request to the agent. Its replies are handled by `reply`."""
         agent = self.ctx.agent
         if agent is None:
             self.ctx.respond_error(msg, errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -147,7 +147,7 @@ class ShellServices:
         """Pass a request to this broker's subprocess server, which responds to the client itself."""
         owner = self.ctx.owner
         if not service.userid == msg.userid == owner:
-            # Processes run as the instance's owner, so a role alone does not give another user access.
+            # Processes run as the instance owner, so the role OWNER does not give another user access.
             self.ctx.respond_error(msg, errno.EPERM, "Access denied")
             return
         flags = msg.flags & (m.FLAG_STREAMING | m.FLAG_NORESPONSE)
@@ -157,7 +157,7 @@ class ShellServices:
         self.ctx.forward(passed)
 
     def reply(self, op: RpcReply) -> None:
-        """Send a reply of the agent to the client, if it still waits for one."""
+        """Send a reply of the agent to the client, if the client still waits for it."""
         token = op["token"]
         entry = self._waiting.get(token)
         if entry is None:
@@ -173,14 +173,14 @@ class ShellServices:
             self.ctx.respond(msg, op["payload"])
 
     def drain(self, job: int, token: int) -> None:
-        """Tell the agent when the client of the stream `token` has taken what was sent on it, or is gone."""
+        """Notify the agent when the client of stream `token` has received all data so far, or is gone."""
         entry = self._waiting.get(token)
         if entry is None:
-            self._tell_drained(job, token)
+            self._send_drained(job, token)
             return
         route = drain.route_of(entry[1])
-        self.ctx.call(drain.TOPIC, route, lambda _reply: self._tell_drained(job, token), self.ctx.rank)
+        self.ctx.call(drain.TOPIC, route, lambda _reply: self._send_drained(job, token), self.ctx.rank)
 
-    def _tell_drained(self, job: int, token: int) -> None:
+    def _send_drained(self, job: int, token: int) -> None:
         if self.ctx.agent is not None:
             self.ctx.agent.send({"op": "rpc-drained", "id": job, "token": token})

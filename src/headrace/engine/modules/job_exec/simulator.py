@@ -1,7 +1,7 @@
 """Simulated execution: jobs that hold their resources for a while without running anything.
 
-Benchmarks use it to measure everything but processes, and users to test a queue at scale. job.py reads the requests
-of jobspecs.
+Benchmarks use it to measure everything except processes, users to test a queue at scale. job.py reads the attributes
+in jobspecs that request it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.modules.job_exec.job import Job
 from headrace.formats.spec.message import Message
 
-# Shorter simulated runs (seconds) end in the next turn, as the loop's timers count in milliseconds, rounded up.
+# Runs shorter than this number of seconds end in the next loop turn, because timers round up to milliseconds.
 _TICK = 0.0005
 
 
 class Simulator:
-    """Runs the simulated ones of `jobs`. `running(job)`, `fail(job, note)` and `end(job, status)` are the leader's
-    functions for all jobs.
+    """Runs the simulated jobs among `jobs`.
+
+    `running(job)`, `fail(job, note)` and `end(job, status)` are the leader's functions for all jobs.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Simulator:
             self._finish(job, 0)
 
     def override(self, msg: Message) -> Any:
-        """`job-exec.override {jobid, event: start|finish, status}`, for simulated jobs that request it."""
+        """`job-exec.override {jobid, event: start|finish, status}`: start or finish a simulated job."""
         job = self._jobs.get(msg.obj["jobid"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['jobid']} is not active")

@@ -1,6 +1,6 @@
-"""Checks of submissions beyond the form of the jobspec: plugins of `[ingest.validator]`, and signatures.
+"""Checks of submissions beyond the format of the jobspec: plugins of `[ingest.validator]`, signatures.
 
-The plugins (flux-config-ingest(5)) report at submission what would otherwise become an exception of the job.
+The plugins (flux-config-ingest(5)) report problems at submission that would otherwise cause an exception of the job.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from headrace.engine.broker.module.context import RpcError
 from headrace.formats.spec import jobspec as js
 
-# Seconds between signature and submission, the default of flux-security.
+# The most seconds between signature and submission; the default of flux-security.
 _MOST_AGE = 14 * 24 * 3600.0
 _WHERE = "ingest.validator"
 _LEAST = ("minnodes", "mincores")
-# The plugin `jobspec`, which checks the form, is always active; earlier releases of Flux also named it `schema`.
+# The plugin `jobspec` checks the format and is always active. In earlier releases of Flux it was also named `schema`.
 _PLUGINS = ("feasibility", "jobspec", "require-instance", "schema")
 _OPTIONS = (
     "--feasibility-service",
@@ -30,9 +30,11 @@ _OPTIONS = (
 
 
 class Checks(NamedTuple):
-    """`feasible`: ask the scheduler whether the job could ever run. `least`: None, or the numbers of nodes and cores
-    from which jobs must be instances, 0 for no limit; with both 0, only instances are accepted. `files`: those whose
-    class `Validator` is asked (validators.py), which has the `options`.
+    """The configured checks.
+
+    `feasible`: ask the scheduler whether the job could ever run. `least`: None, or the numbers of nodes and cores from
+    which jobs must be instances; 0 means no limit, and if both are 0, only instances are accepted. `files`: Python
+    files with a class `Validator` that checks jobs (validators.py). `options`: arguments of these classes.
     """
 
     feasible: bool
@@ -45,8 +47,10 @@ NO_CHECKS = Checks(False, None)
 
 
 def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
-    """The checks of the configuration, or of module arguments (`validator-plugins=A,B`, `validator-args`,
-    `disable-validator`) in its place. Raises RpcError(EINVAL) with the wrong key.
+    """The checks from the configuration, or from module arguments, which take precedence.
+
+    The arguments are `validator-plugins=A,B`, `validator-args` and `disable-validator`. Raises RpcError(EINVAL) that
+    names the invalid key.
     """
     given = dict(arg.partition("=")[::2] for arg in args)
     try:
@@ -79,13 +83,13 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
                 raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not the absolute path of a file")
         elif plugin and plugin not in _PLUGINS:
             raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}")
-    # A file's class takes the options that are none of the others', and refuses what it does not know.
-    theirs = tuple(option for option in options if option.partition("=")[0] not in _OPTIONS) if files else ()
+    # The classes in files get all options that do not belong to the built-in plugins, and refuse unknown ones.
+    passed_on = tuple(option for option in options if option.partition("=")[0] not in _OPTIONS) if files else ()
     for option in options:
         if option.startswith("-") and option.partition("=")[0] not in _OPTIONS and not files:
             raise RpcError(errno.EINVAL, f"{_WHERE}.args: {option!r} is not one of {', '.join(_OPTIONS)}")
     instances = (least.get("minnodes", 0), least.get("mincores", 0)) if "require-instance" in plugins else None
-    return Checks("feasibility" in plugins, instances, files, theirs)
+    return Checks("feasibility" in plugins, instances, files, passed_on)
 
 
 def refuse_direct(jobspec: dict[str, Any], least: tuple[int, int]) -> None:
@@ -111,11 +115,11 @@ def _is_instance(jobspec: dict[str, Any]) -> bool:
 
 
 async def check_signature(j: str, userid: int, now: float) -> None:
-    """Raises RpcError unless user `userid` has signed J (RFC 39, mechanism `munge`).
+    """Raise RpcError unless user `userid` has signed J (RFC 39, mechanism `munge`).
 
-    The munged of this machine may take long to answer.
+    The local munged may take long to respond, so it is called in a thread.
     """
-    # Imported with the first signature: most instances never have any.
+    # Imported at the first signature, because most instances never get one.
     from headrace.wire.query import munge
 
     signed, _, signature = j.rpartition(".")

@@ -1,8 +1,8 @@
-"""Decoding of jobspecs that are much like the one before. Pure.
+"""Decoding of jobspecs that are similar to the previous jobspec. Pure.
 
-A user's jobs differ in an argument, and nearly all of their text is the same. A jobspec is therefore decoded part by
-part down to `attributes.system`. A part with the same text as in the last jobspec is the last jobspec's object: it is
-neither decoded again nor stored twice, and later users recognise it by its identity.
+A user's jobs often differ only in an argument, so most of the text is the same. A jobspec is therefore decoded part by
+part down to `attributes.system`. If the text of a part is the same as in the last jobspec, the last jobspec's object is
+used. It is neither decoded again nor stored twice, and later code recognises it by identity.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.decode
 _BRACE = ord("{")
 _ABSENT = object()
-# The objects that are decoded part by part: the key in each that leads to the next.
+# The objects that are decoded part by part, each with the key of the next inner object.
 _INNER = {"": "attributes", "attributes": "system"}
 
 
 class Decoded(NamedTuple):
-    """A JSON object, the text of each of its parts, and the inner object that was decoded in the same way."""
+    """A JSON object, the text of each part, and the inner object, which is decoded in the same way."""
 
     value: dict[str, Any]
     texts: dict[str, msgspec.Raw]
@@ -32,10 +32,10 @@ NOTHING = Decoded({}, {}, None)
 
 
 def decode(text: bytes | msgspec.Raw, last: Decoded, where: str = "") -> Decoded:
-    """The object of `text`, with parts of `last` where these have the same text or value.
+    """The object in `text`, with parts of `last` where the text or value is the same.
 
-    Callers must not change `last`. `where` is the key of an inner object, "" for a whole jobspec. Raises
-    msgspec.DecodeError, also for text that is not an object, and RecursionError.
+    Callers must not change `last`. `where` is the key of an inner object, or "" for the whole jobspec. Raises
+    msgspec.DecodeError for invalid JSON or text that is not an object, and RecursionError.
     """
     texts = _parts(text)
     value: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def decode(text: bytes | msgspec.Raw, last: Decoded, where: str = "") -> Decoded
 
 
 def fresh(decoded: Decoded, last: Decoded) -> Iterator[Any]:
-    """The parts of an object that differ from those of `last`, from the outer object to the inner ones."""
+    """Yield the parts of an object that differ from `last`, from the outer object to the inner objects."""
     for name, value in decoded.value.items():
         if decoded.inner is not None and value is decoded.inner.value:
             yield from fresh(decoded.inner, last.inner or NOTHING)
@@ -64,14 +64,14 @@ def fresh(decoded: Decoded, last: Decoded) -> Iterator[Any]:
 
 
 def shared(new: Any, last: Any) -> Any:
-    """`new`, with parts of `last` where they are the same (1 and true are not); `new` is changed."""
+    """Replace parts of `new` by equal parts of `last` (1 and true are not equal). Changes `new`."""
     if type(new) is not type(last):
         return new
     if isinstance(new, dict):
         same = len(new) == len(last)
         for key, value in new.items():
             other = last.get(key, _ABSENT)
-            # A text can only equal a text; environments have dozens, so these are compared first.
+            # A fast path for strings, because environments have dozens of them.
             kept = (other if value == other else value) if type(value) is str else shared(value, other)
             if kept is not value:
                 new[key] = kept

@@ -1,7 +1,7 @@
-"""Job submission: checks a jobspec, adds defaults, assigns an id, and passes the job to the job manager.
+"""Job submission: check a jobspec, add defaults, assign an id, pass the job to the job manager.
 
-Jobs that arrive in one loop turn are passed in one message. The service stores nothing: its id generator starts above
-the highest id that the job manager has ever seen, so ids never repeat, whatever the clock does.
+Jobs that arrive in one loop turn are passed on in one message. The service stores nothing: its id generator starts
+above the highest id that the job manager has ever seen, so ids never repeat, even if the clock is set back.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ NAME = "job-ingest"
 
 _FLAGS = FLAG_PRE_SIGNED | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
-# The `attributes.system` of jobspecs without one.
+# The `attributes.system` that is added to jobspecs without it.
 _NO_SYSTEM: dict[str, Any] = {}
 # The signature of mechanism none.
 _NONE = b"none"
 _pack = msgspec.msgpack.Encoder().encode
-# Arguments for flux-core's validators, which are processes.
+# Arguments for flux-core's validators, which are processes. They have no effect here.
 _WITHOUT_EFFECT = (
     "batch-count",
     "buffer-size",
@@ -55,7 +55,7 @@ _KNOWN = ("disable-validator", "validator-args", "validator-plugins")
 
 
 def check(ctx: ModuleContext, args: list[str]) -> None:
-    """Raises RpcError(EINVAL) for wrong arguments."""
+    """Raise RpcError(EINVAL) for invalid module arguments."""
     only(ctx, args, _KNOWN, _WITHOUT_EFFECT)
     checks(ctx.config, args)
 
@@ -76,13 +76,13 @@ class _Ingest:
         self.early: list[Message] = []
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
-        # Signer and mechanism by header, and the header itself, of which each waiting job refers to one object.
+        # Signer, mechanism and header by header. All waiting jobs with equal headers share one object.
         self.heads: dict[bytes, tuple[int, str, bytes]] = {}
-        # The last valid jobspec, and its text if a jobspec with the same text need not be checked again.
+        # The last valid jobspec, and its text. The text is empty if the same jobspec must be checked again.
         self.last = NOTHING
         self.text = b""
         self.count = 0
-        # Guests that are known to have an entry in passwd.
+        # Guests whose passwd entry has been found.
         self.users: set[int] = set()
         methods = {"submit": self._submit, "getinfo": self._getinfo}
         ctx.service(NAME, methods, open=methods, requests=JOB_INGEST)
@@ -103,10 +103,10 @@ class _Ingest:
             return
         highest = reply.obj["max_jobid"]
         now_ms = int(self.ctx.now() * 1000)
-        # The instance's epoch is set so that ids continue after those of the last run.
+        # The instance's epoch is chosen so that ids continue after the ids of the last run.
         self.epoch_ms = now_ms - ((highest >> 24) + 1 if highest else 0)
-        # MPI libraries name shared objects on a node by the job id (MPICH its /dev/shm segments), and all instances
-        # begin with low ids; a random generator number keeps jobs of different instances apart.
+        # MPI libraries use the job id in names of shared objects on a node (MPICH for its /dev/shm segments), and all
+        # instances begin with low ids. A random generator number distinguishes the jobs of different instances.
         self.generator = FluidGenerator(random.randrange(MAX_GENERATOR + 1), self.epoch_ms, highest or -1)
         early, self.early = self.early, []
         for msg in early:
@@ -149,8 +149,8 @@ class _Ingest:
             raise RpcError(errno.EPERM, "only the instance owner can submit with the novalidate flag")
         if flags & FLAG_WAITABLE and not owner:
             raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
-        # Any client can write a signature of mechanism none. It proves nothing, and who a guest is, is known from the
-        # kernel or from the owner, who may stamp another userid (RFC 12).
+        # Any client can write a signature of mechanism none, so it proves nothing. The user id of a guest's request
+        # comes from the kernel, or from the owner, who may set another user id (RFC 12).
         if not owner:
             self._check_guest(msg.userid)
         head, text, tail = self._open(body, msg.userid)
@@ -178,7 +178,10 @@ class _Ingest:
         return None
 
     def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
-        """J split into its parts (RFC 15), or a plain jobspec. A signature of mechanism `munge` is not checked yet."""
+        """J split into header, payload and signature (RFC 15); a plain jobspec gets header and signature.
+
+        A signature of mechanism `munge` is not verified here.
+        """
         if body.get("J") is None:
             jobspec = body.get("jobspec")
             if jobspec is None:
@@ -218,18 +221,21 @@ class _Ingest:
         _check_storable(list(fresh(decoded, last)))
         attributes = jobspec["attributes"]
         if not attributes or attributes.get("system") is None:
-            # RFC 14 makes it optional; the instance's other services expect it.
+            # In RFC 14, `system` is optional, but the other services of the instance require it.
             jobspec["attributes"] = {**(attributes or {}), "system": _NO_SYSTEM}
         self.last = decoded
         self.text = b"" if novalidate else text
         return jobspec
 
     def _completed(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The jobspec with what its queue adds, and that alone. Raises RpcError for one that the policy refuses."""
+        """The jobspec with the defaults of its queue, and the defaults as updates.
+
+        Raises RpcError for a jobspec that the policy refuses.
+        """
         try:
             updates = self.policy.updates(jobspec)
             if jobspec["attributes"]["system"] is _NO_SYSTEM:
-                # The text is stored as it was signed, and what is added to it beside it.
+                # The text is stored as it was signed. Additions are stored separately, as updates.
                 updates = {"attributes.system": _NO_SYSTEM, **updates}
             if updates:
                 jobspec = updated_jobspec(jobspec, updates)
@@ -241,7 +247,7 @@ class _Ingest:
         return jobspec, updates
 
     def _check_guest(self, userid: int) -> None:
-        """Raises RpcError where guests, or this one, cannot submit."""
+        """Raise RpcError if guests, or this guest, must not submit jobs."""
         if guests.submit(self.ctx.config) == guests.REFUSE:
             why = f'{guests.KEY} is "{guests.REFUSE}"'
             raise RpcError(errno.EPERM, f"only the instance owner can submit jobs signed with mechanism none: {why}")
@@ -250,7 +256,10 @@ class _Ingest:
             raise RpcError(errno.EPERM, why)
 
     async def _look_up(self, userid: int) -> None:
-        """Refuse a guest whose jobs could not run as this user. The name service may take long to answer."""
+        """Refuse a guest without a passwd entry, as whom jobs could not run.
+
+        The name service may take long to respond, so it is called in a thread.
+        """
         try:
             await asyncio.to_thread(pwd.getpwuid, userid)
         except KeyError:
@@ -273,13 +282,13 @@ class _Ingest:
             try:
                 await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
             except RpcError as exc:
-                # Without a scheduler, or before it has resources, the check is left to the scheduler of the job.
+                # Without a scheduler, or before it has resources, the check is left to the alloc request.
                 if exc.errnum not in (errno.ENOSYS, errno.EAGAIN):
                     raise
         self._hand_over(msg, job)
 
     async def _check_hosts(self, hosts: list[str]) -> None:
-        """Refuse a constraint with a host that the instance does not have, which is a mistake."""
+        """Refuse a constraint with a host that is not in the instance, which must be a mistake."""
         try:
             status = await self.ctx.rpc("resource.status", {})
             known = Hostlist.parse(",".join(status["R"]["execution"].get("nodelist", [])))
@@ -328,10 +337,10 @@ class _Ingest:
 
 
 def _check_storable(parts: list[Any]) -> None:
-    """Refuse the new parts of a jobspec if the journal could not give them back. Raises RpcError."""
+    """Raise RpcError if the journal could not restore the new parts of a jobspec."""
     try:
-        # Each level takes a byte, and few jobspecs have as many that are new. A part is at the fourth level at most, of
-        # which the list is one.
+        # Each level of nesting takes at least a byte, so most new parts are too short to be too deep. A part is at most
+        # at the fourth level of the jobspec, but at the second level here, hence the 2.
         deep = len(_pack(parts)) > MOST_LEVELS and is_deep(parts, MOST_LEVELS - 2)
     except OverflowError:
         raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
@@ -342,7 +351,7 @@ def _check_storable(parts: list[Any]) -> None:
 
 
 def _hosts(constraint: dict[str, Any]) -> list[str]:
-    """The hostlists in a constraint (RFC 31) whose hosts must exist; those in a `not` may name any host."""
+    """The hostlists in a constraint (RFC 31) whose hosts must exist. Below `not`, any host is allowed."""
     out: list[str] = []
     for operator, values in constraint.items():
         if operator == "hostlist":
@@ -354,7 +363,10 @@ def _hosts(constraint: dict[str, Any]) -> list[str]:
 
 
 def _signer(head: bytes) -> tuple[int, str]:
-    """The user id and mechanism in a header (RFC 15): base64 of NUL-terminated key, type and value; raises RpcError."""
+    """The user id and mechanism in a header. Raises RpcError.
+
+    A header (RFC 15) is the base64 encoding of NUL-terminated keys and values, each value after its type.
+    """
     try:
         parts = base64.b64decode(head, validate=True).split(b"\0")
         fields = dict(zip(parts[0::2], parts[1::2]))
@@ -368,7 +380,7 @@ def _signer(head: bytes) -> tuple[int, str]:
 
 
 def _not_a_jobspec(text: bytes) -> RpcError:
-    """The error for a text that is not a JSON object."""
+    """The error for a jobspec that is not a JSON object."""
     try:
         js.validate(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
@@ -383,7 +395,7 @@ def _plain_head(userid: int) -> bytes:
 
 
 def _version(config: dict[str, Any]) -> int | None:
-    """The version that a jobspec must have, None for any, from an argument of flux-core's validator."""
+    """The required version of jobspecs (None: any), from an argument of flux-core's validator."""
     where = "ingest.validator.args"
     try:
         args = config.get("ingest", {}).get("validator", {}).get("args", [])

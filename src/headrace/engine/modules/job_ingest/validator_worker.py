@@ -1,7 +1,8 @@
-"""The process that runs a site's validators: the classes `Validator` of its files, which may do anything.
+"""The process that runs a site's validators: the classes `Validator` in its files.
 
-It is given the number of files and their paths, then the options. A line of JSON with a job comes in on standard input,
-which is a socket, and a line with the result goes back there. What a validator prints goes to standard error.
+The validators run in a separate process because they may do anything. The arguments are the number of files, their
+paths, and the options. Standard input is a socket: the process reads a line of JSON for each job and writes a line with
+the result. Output that a validator prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _validators(files: list[str], options: list[str]) -> list[Any]:
 
 
 def _validated(validators: list[Any], job: dict[str, Any]) -> Any:
-    """The ValidatorResult. An exception of another kind than these ends the process, as in Flux."""
+    """The ValidatorResult. An exception other than the types caught here ends the process, as in Flux."""
     classes = importlib.import_module("flux.job.validator")
     info, result = classes.ValidatorJobInfo(job), classes.ValidatorResult()
     for validator in validators:

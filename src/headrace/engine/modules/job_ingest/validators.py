@@ -1,7 +1,7 @@
-"""A site's own validators: files whose class `Validator` is asked about each submitted job.
+"""A site's own validators: files with a class `Validator` that checks each submitted job.
 
-They run in a process beside the broker (validator_worker.py), which is started with the first job, and again for the
-next job after it died or was killed because it gave no answer. A thread waits for it.
+They run in a separate process (validator_worker.py), which is started for the first job. If it exits, or is killed
+because it does not respond, it is started again for the next job. A thread waits for its responses.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headrace.engine.modules.background import Background
 from headrace.engine.process.spawn import calling
 from headrace.wire.client.installation import FOLDERS
 
-# Seconds in which the process must answer for one job.
+# Seconds in which the process must respond to one job.
 ANSWER_WITHIN = 30.0
 _MAIN = "from headrace.engine.modules.job_ingest.validator_worker import main; main(sys.argv[1:])"
 _LONGEST_ANSWER = 1 << 20
 
 
 class Validators:
-    """The process for the files and options that the last job was to be checked with; one job at a time."""
+    """The validator process. It checks one job at a time, and is restarted if files or options change."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self._ctx = ctx
@@ -40,7 +40,7 @@ class Validators:
         self._closed = threading.Event()
 
     async def check(self, files: tuple[str, ...], options: tuple[str, ...], job: dict[str, Any]) -> None:
-        """Ask about a job, with its jobspec, userid, flags and urgency. Raises RpcError if it is refused."""
+        """Check a job's jobspec, userid, flags and urgency. Raises RpcError if the job is refused."""
         command = [str(len(files)), *files, *options]
         line = json.dumps({key: job[key] for key in ("jobspec", "userid", "flags", "urgency")}).encode() + b"\n"
         answer: asyncio.Future[bytes] = self._ctx.loop.create_future()
@@ -58,7 +58,7 @@ class Validators:
             errnum, text = result["errnum"], result.get("errstr", "")
             refused = type(errnum) is not int or errnum
         except (ValueError, TypeError, KeyError):
-            raise RpcError(errno.EPROTO, f"the job validator's answer makes no sense: {reply[:200]!r}") from None
+            raise RpcError(errno.EPROTO, f"the job validator sent an invalid response: {reply[:200]!r}") from None
         if refused:
             raise RpcError(errnum if type(errnum) is int and 0 < errnum < 4096 else errno.EINVAL, str(text))
 
@@ -109,7 +109,7 @@ class Validators:
             its.close()
         self._channel, self._command = ours, command
         if self._closed.is_set():
-            # close() may have looked before there was a process.
+            # close() may have been called before the process was started.
             self._process.kill()
 
     def _end(self) -> None:
@@ -123,7 +123,7 @@ class Validators:
     # In the loop
 
     async def close(self) -> None:
-        """End the process; the jobs that wait for it are refused."""
+        """End the process. Jobs that wait for it are refused."""
         self._closed.set()
         process = self._process
         if process is not None:

@@ -1,7 +1,7 @@
 """The constraint operators of RFC 43, as functions that test a job. Pure.
 
-A constraint is compiled once for each request. The result includes the job states that can match at all, so that a
-listing of active jobs never reads finished ones, however many there are.
+A constraint is compiled once per request. The result includes the job states that can match at all, so that a listing
+of active jobs never reads inactive jobs.
 """
 
 from __future__ import annotations
@@ -18,29 +18,33 @@ from headrace.formats.spec.job_state import ACTIVE, INACTIVE, NEW, RESULT_BITS, 
 from headrace.formats.spec.message import USERID_UNKNOWN
 
 Test = Callable[[Job], bool]
-# How much the rest of a constraint may name.
+# How many items of each kind (_VALUES, _HOSTS, _RANKS) the rest of a constraint may have.
 Room = dict[str, int]
 
 ALL_STATES = 127
 _ALL_RESULTS = 15
 _STATE_NAMES = {"new": NEW, **STATE_BITS, **STATE_MASKS, "active": NEW | ACTIVE}
 _MAX_DEPTH = 32
-# What all parts of a constraint may name together: more would make every comparison slow. Of ranks, the largest ids are
-# added up, since a set is as long as its largest one.
+# Limits on a whole constraint, because larger ones would make every comparison slow. For ranks, the sum of the largest
+# ids is limited, because a bit set is as long as its largest id.
 _VALUES, _HOSTS, _RANKS = "operators and values", "hosts", "ranks"
 _MOST = {_VALUES: 1000, _HOSTS: 4096, _RANKS: MAX_ID + 1}
-# Jobs that were allocated together have the same text, which most operators of a constraint read again.
+# Cache size for parsed ranks and nodelists. Jobs that were allocated together have equal texts, which most operators of
+# a constraint read again.
 _KNOWN_TEXTS = 64
 _TIMES = ("t_submit", "t_depend", "t_run", "t_cleanup", "t_inactive")
 _COMPARE = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt))
 
 
 class MatchError(ValueError):
-    """An invalid constraint (RFC 43); the text names the operator or value."""
+    """An invalid constraint (RFC 43). The text names the operator or value."""
 
 
 class Match(NamedTuple):
-    """A compiled constraint: `test(job)`, None if it matches every job, and the states that can match (a bit set)."""
+    """A compiled constraint.
+
+    `test(job)` is None if every job matches. `states` are the states that can match, as a bit set.
+    """
 
     test: Test | None
     states: int = ALL_STATES
@@ -100,7 +104,7 @@ def _operator(op: str, values: list[Any], depth: int, room: Room) -> Match:
 
 
 def _either(parts: list[Match], tests: list[Test]) -> Match:
-    """Any of `parts`, of which `tests` are the tests; without parts, every job."""
+    """The disjunction of `parts`, whose tests are `tests`. Without parts, every job matches."""
     if not parts:
         return _EVERY_JOB
     states = 0
@@ -124,7 +128,7 @@ def _any(tests: list[Test]) -> Test:
 
 def _userid(values: list[Any], room: Room) -> Match:
     users = set(_checked("userid", values, int))
-    # In flux-core, FLUX_USERID_UNKNOWN stands for any user.
+    # In flux-core, FLUX_USERID_UNKNOWN means any user.
     if -1 in users or USERID_UNKNOWN in users:
         return _EVERY_JOB
     return Match(lambda job: job.userid in users)

@@ -1,8 +1,8 @@
-"""One job of job-list: built event by event, packed into a few bytes once the job is inactive. Pure.
+"""A job in job-list: built event by event, and packed into a few bytes once it is inactive. Pure.
 
-A listing service keeps every job that the instance ever ran, so the size of an inactive job matters: it becomes one
-msgpack string of about 150 bytes, in which repeated texts (name, directory, queue) are numbers of a shared table. A
-job's attributes follow from its events (RFC 21) alone, in whatever batches they arrive.
+The service keeps every job that the instance has run, so the size of an inactive job matters. It is packed as a msgpack
+array of about 150 bytes, in which repeated texts (name, directory, queue) are indexes of a shared table. A job's
+attributes depend only on its events (RFC 21), not on the batches in which they arrive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.formats.spec.job_state import CLEANUP, COMPLETED, DEPEND, INACTIVE
 if TYPE_CHECKING:
     from headrace.formats.spec.job_state import Result, State
 
-# In flux-core's order, in which `attributes` lists "all".
+# In flux-core's order, which `attributes` uses for "all".
 ATTRS = (
     "id",
     "userid",
@@ -63,12 +63,12 @@ _packed = attrgetter(*_PACKED)
 _SHARED = ("name", "cwd", "queue", "project", "bank")
 
 
-# Products of counts may be larger; JSON readers lose precision beyond this.
+# The largest count that is reported. Products of counts may be larger, but JSON readers lose precision beyond this.
 _MOST = (1 << 53) - 1
 
 
 class JobspecSummary(NamedTuple):
-    """The attributes that follow from a jobspec: size, name and limits."""
+    """Attributes derived from a jobspec: size, name and limits."""
 
     jobspec: dict[str, Any] | None
     name: str | None
@@ -86,8 +86,10 @@ NO_SUMMARY = JobspecSummary(None, None, None, None, None, None, 0.0, None, None,
 
 
 def summarize(jobspec: dict[str, Any], last: JobspecSummary = NO_SUMMARY) -> JobspecSummary:
-    """The attributes of a jobspec, for `Job.take_jobspec`. A name that is equal to that of the `last` jobspec is the
-    same object: thousands of waiting jobs have it.
+    """The attributes of a jobspec, for `Job.take_jobspec`.
+
+    If the name is equal to the `last` jobspec's, the same string object is used, because thousands of waiting jobs may
+    have the same name.
     """
     name = js.name(jobspec)
     system = js.system(jobspec)
@@ -102,7 +104,7 @@ def summarize(jobspec: dict[str, Any], last: JobspecSummary = NO_SUMMARY) -> Job
         float(system.get("duration") or 0.0),
         None if counts.ntasks is None else min(counts.ntasks, _MOST),
         counts.nnodes or None,
-        # The number of cores of whole nodes is unknown until they are allocated.
+        # If whole nodes are requested, the number of cores is unknown until they are allocated.
         None if counts.exclusive else min(counts.ncores, _MOST),
     )
 
@@ -150,7 +152,7 @@ class Job:
     t_inactive: float | None
 
     def attributes(self, names: tuple[str, ...] = ATTRS) -> dict[str, Any]:
-        """The attributes that are set, as in a response; the id is always included."""
+        """The attributes that are set, for a response. The id is always included."""
         out: dict[str, Any] = {"id": self.id}
         inactive = self.state == INACTIVE
         for name in names:
@@ -162,14 +164,14 @@ class Job:
     # -- jobspec and R
 
     def take_jobspec(self, summary: JobspecSummary) -> None:
-        """Set the attributes that follow from the jobspec."""
+        """Set the attributes that are derived from the jobspec."""
         jobspec, self.name, self.cwd, self.queue, self.project, self.bank = summary[:6]
-        # The only option because of which `take_r` needs more than the summary.
+        # Only with this option, `take_r` needs the jobspec in addition to the summary.
         self.jobspec = jobspec if jobspec and js.shell_option(jobspec, "per-resource") else None
         self.duration, self.ntasks, self.nnodes, self.ncores = summary[6:]
 
     def take_r(self, r: dict[str, Any]) -> None:
-        """Set the attributes that follow from R (RFC 20)."""
+        """Set the attributes that are derived from R (RFC 20)."""
         execution = r["execution"]
         groups = execution["R_lite"]
         self.nodelist = ",".join(execution.get("nodelist", []))
@@ -226,7 +228,7 @@ class Job:
         self._reprioritize(time)
 
     def _requeue(self, time: float, context: dict[str, Any]) -> None:
-        """The job has lost its resources and is pending again."""
+        """Make the job pending again, without resources."""
         if self.state == RUN:
             self._enter(PRIORITY, time)
             self.t_run = self.expiration = self.ranks = self.nodelist = None
@@ -272,7 +274,7 @@ class Job:
         self.annotations = _updated(self.annotations or {}, {"user": context}) or None
 
     def _annotations(self, time: float, context: dict[str, Any]) -> None:
-        """All annotations of a job, from the job manager's journal; the event is not part of the eventlog."""
+        """Set all annotations of a job. The event is in the job manager's journal, but not in the eventlog."""
         self.annotations = context.get("annotations") or None
 
     def _jobspec_update(self, time: float, context: dict[str, Any]) -> None:
@@ -292,7 +294,7 @@ class Job:
             self.expiration = context["expiration"]
 
 
-# The attribute with the time of the change to a state.
+# The attribute with the time at which a state was entered.
 _ENTERED: dict[State, str] = {
     DEPEND: "t_depend",
     PRIORITY: "t_priority",
@@ -329,7 +331,7 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
 
 
 def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The annotations after a change (RFC 27): objects merge, null deletes, other values replace."""
+    """The annotations after a change (RFC 27): objects are merged, null deletes, other values replace."""
     new = dict(old)
     for key, value in change.items():
         if value is None:
@@ -346,7 +348,7 @@ def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _width(ids: str) -> int:
-    """The number of ids of an idset; most are one number or one range."""
+    """The number of ids in an idset. Most idsets are one number or one range, so these are fast."""
     if not ids:
         return 0
     if ids.isdigit():
@@ -358,9 +360,9 @@ def _width(ids: str) -> int:
 
 
 class Packer:
-    """Packs inactive jobs; texts that jobs share are stored once."""
+    """Packs inactive jobs. Texts that jobs share are stored once."""
 
-    # A table of more texts saves nothing.
+    # The largest number of shared texts; more of them would not save memory.
     _LIMIT = 20_000
 
     def __init__(self) -> None:
@@ -395,7 +397,7 @@ class Packer:
         return self._encode(values)
 
     def unpack(self, id: int, data: bytes) -> Job:
-        """The job that `pack` packed."""
+        """The job from the result of `pack`."""
         job = Job(id)
         job.state = INACTIVE
         values = self._decode(data)

@@ -1,9 +1,9 @@
-"""The job-list service (RFC 43): attributes of active and inactive jobs, for `flux jobs` and similar commands.
+"""The job-list service (RFC 43): attributes of active and inactive jobs, for commands like `flux jobs`.
 
-It follows the job manager's journal. Only the reasons of pending jobs are requested for each listing that has
-annotations among its attributes, since keeping thousands of them current would cost too much. Active jobs are objects;
-inactive jobs are packed, in order of their ends, and unpacked when a listing reaches them. Long listings are made in
-slices, between which the broker does other work.
+The service follows the job manager's journal. Only the reasons of pending jobs are not in the journal, because updating
+thousands of them would cost too much. They are requested from the job manager for each listing that includes
+annotations. Active jobs are objects. Inactive jobs are packed, in the order of their ends, and unpacked when a listing
+reaches them. Long listings are made in slices, between which the broker does other work.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ from headrace.formats.spec.requests.jobs import JOB_LIST
 
 NAME = "job-list"
 
-# Jobs that one slice tests, whether they match or not, and seconds that it takes, if a test of one takes long.
+# A slice ends after this many jobs, matching or not, or after this many seconds, if tests take long.
 _SLICE = 250
 _SLICE_SECONDS = 0.002
-# flux-core sends one job in each message; after this number of jobs, messages are larger.
+# The first jobs of a listing are sent one per message, as in flux-core. After this number of jobs, messages have more
+# jobs.
 _SINGLE = 32
 _PER_MESSAGE = 125
-# Jobs in one answer for a guest, and listings that one guest may stream at a time.
+# Limits for a guest: jobs in one response, and listings that are streamed at the same time.
 MOST_FOR_GUEST = 10_000
 GUEST_LISTINGS = 8
-# The attribute with the reason of a pending job, added if the request names it.
+# The attribute to which the reason of a pending job is added, if the request names it.
 _REASON_IN = "annotations"
-# Annotations of a scheduler for a job that it cannot start yet; they are outdated once the job waits for anything else.
+# A scheduler's annotations on a job that it cannot start yet. They are outdated once the job waits for something else.
 _WAITING = frozenset(("reason_pending", "jobs_ahead", "t_estimate"))
 # Seconds between two responses to a client that streams statistics.
 _STATS_PERIOD = 0.5
-# The journal ends the events of the past with a batch without events for this id.
+# The journal marks the end of the past events with an empty batch for this id.
 _ANY_ID = 0xFFFFFFFFFFFFFFFF
 
 
 def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     only(ctx, args)
-    # The module is running once it has read the past events, so that a listing during a restart has all jobs.
+    # The module counts as loaded once it has read the past events, so that a listing during a restart has all jobs.
     return _Lister(ctx).caught_up
 
 
 class _Waiting(NamedTuple):
-    """A `list-id` that is answered once its job has reached `state`, the bit of a state, 0 for any."""
+    """A `list-id` request that waits until its job has reached `state` (the bit of a state; 0: any)."""
 
     state: int
     msg: Message
@@ -75,12 +76,12 @@ class _Lister:
         self.stats = Stats()
         self.stats.configure(ctx.config)
         self.passed = Passed()
-        # When the last job has ended, or this module has begun.
+        # The time at which the last job ended; before that, the time of this load.
         self.last_end = time.time()
         self.waiting: dict[int, list[_Waiting]] = {}
         self.lookups = 0
         self.guests_turn = asyncio.Lock()
-        # Journal messages since `job-state-pause`; None if it is not in effect.
+        # Journal messages since `job-state-pause`; None if the journal is not paused.
         self.paused: list[Message] | None = None
         self.watchers = ctx.streams("job-stats")
         self.stats_due = False
@@ -89,11 +90,11 @@ class _Lister:
         ctx.service(
             NAME,
             {
-                "list": self._of_all(self._list),
+                "list": self._after_catching_up(self._list),
                 "list-id": self._list_id,
                 "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
-                "job-stats": self._of_all(self._job_stats),
-                "metrics": self._of_all(self._metrics),
+                "job-stats": self._after_catching_up(self._job_stats),
+                "metrics": self._after_catching_up(self._metrics),
                 "job-state-pause": self._pause,
                 "job-state-unpause": self._unpause,
             },
@@ -106,9 +107,11 @@ class _Lister:
         ctx.subscribe("job-purge-inactive", self._purged)
         ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
 
-    def _of_all(self, answer: Handler) -> Handler:
-        """A method that waits until the past events are read. Clients whose instance was restarted ask as soon as its
-        socket is there, while modules are being loaded.
+    def _after_catching_up(self, answer: Handler) -> Handler:
+        """Wrap a handler so that requests wait until the past events have been read.
+
+        After a restart of the instance, clients send requests as soon as the socket exists, while modules are still
+        being loaded.
         """
 
         async def later(msg: Message) -> Any:
@@ -137,7 +140,7 @@ class _Lister:
             self.caught_up.set_result(None)
 
     def _pause(self, msg: Message) -> Empty:
-        """`job-state-pause`: fall behind the job manager, to test clients under this condition."""
+        """`job-state-pause`: fall behind the job manager, so that clients can be tested in this situation."""
         if self.paused is None:
             self.paused = []
         return EMPTY
@@ -156,7 +159,7 @@ class _Lister:
             self._caught_up()
             if reply.errnum != errno.ENODATA:
                 text = reply.text or os.strerror(reply.errnum)
-                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings stand still")
+                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings are no longer updated")
             return
         body = reply.obj
         job_id = body.get("id", _ANY_ID)
@@ -166,7 +169,7 @@ class _Lister:
         job = self.active.get(job_id)
         if job is None:
             if job_id in self.inactive:
-                self._late(job_id, body["events"])
+                self._apply_late_events(job_id, body["events"])
                 return
             job = self.active[job_id] = Job(job_id)
         self._take(job, body)
@@ -174,7 +177,7 @@ class _Lister:
             self._stats_changed()
 
     def _take(self, job: Job, body: dict[str, Any]) -> None:
-        """Apply a batch of one job's events, with its jobspec and R if they are included."""
+        """Apply a batch of one job's events, and its jobspec and R if they are included."""
         old, queue = job.state, job.queue
         if "jobspec" in body:
             jobspec = body["jobspec"]
@@ -206,8 +209,8 @@ class _Lister:
         if waiting:
             self._wake(job, waiting)
 
-    def _late(self, job_id: int, events: list[dict[str, Any]]) -> None:
-        """Apply events after `clean`: only a memo or an annotation can still change the job."""
+    def _apply_late_events(self, job_id: int, events: list[dict[str, Any]]) -> None:
+        """Apply events after `clean`. Only a memo or an annotation can still change the job."""
         job = self.packer.unpack(job_id, self.inactive[job_id])
         for event in events:
             if event["name"] in ("memo", "annotations"):
@@ -253,7 +256,10 @@ class _Lister:
     async def _gathered_for_guest(
         self, jobs: Iterator[Job | None], names: tuple[str, ...], limit: int
     ) -> dict[str, Any]:
-        """As `_gathered`, for one guest at a time: all of an answer is in memory. Raises RpcError(E2BIG)."""
+        """Like `_gathered`, but for one guest at a time. Raises RpcError(E2BIG).
+
+        The number is limited because a whole response is kept in memory.
+        """
         async with self.guests_turn:
             found = await _gathered(jobs, names, min(limit, MOST_FOR_GUEST + 1) if limit else MOST_FOR_GUEST + 1)
         if len(found["jobs"]) > MOST_FOR_GUEST:
@@ -262,7 +268,7 @@ class _Lister:
         return found
 
     def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
-        """Add the reasons of pending jobs to `attributes`, which are those of `jobs` in order; then call `done`."""
+        """Add the reasons of pending jobs to `attributes` (in the order of `jobs`), then call `done`."""
         pending = {job.id: at for at, job in enumerate(jobs) if job.state & PENDING}
         if not pending:
             done()
@@ -279,9 +285,9 @@ class _Lister:
         self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
 
     def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
-        """Matching jobs in the order of RFC 43, each once; None for each job that does not match."""
+        """Yield matching jobs in the order of RFC 43, each once, and None for each other job."""
         test = match.test
-        # Jobs that were listed while active; they may be inactive when the listing reaches the inactive ones.
+        # Jobs that were listed while active. They may be inactive when the listing reaches the inactive jobs.
         listed: set[int] = set()
         active = [job for job in self.active.values() if job.state & match.states]
         pending = [job for job in active if job.state & PENDING]
@@ -289,7 +295,7 @@ class _Lister:
         running = [job for job in active if job.state & RUNNING]
         running.sort(key=lambda job: job.t_run or 0.0, reverse=True)
         for job in itertools.chain(pending, running):
-            # A job that has ended since the listing began comes among the inactive ones.
+            # A job that has ended since the listing began is listed among the inactive jobs.
             if job.state != INACTIVE and (test is None or test(job)):
                 listed.add(job.id)
                 yield job
@@ -322,7 +328,7 @@ class _Lister:
                 return None
             self.waiting.setdefault(job_id, []).append(_Waiting(state, msg))
             return None
-        # The journal may be behind: if the job manager knows the job, its events will arrive.
+        # The journal may be behind. If the job manager knows the job, its events will arrive.
         self.lookups += 1
         self.waiting.setdefault(job_id, []).append(_Waiting(state, msg))
 
@@ -361,7 +367,7 @@ class _Lister:
             self.ctx.respond(msg, {"job": attributes})
 
     def _forget(self, job_id: int, msg: Message) -> bool:
-        """Remove a waiting request; False if it was answered already."""
+        """Remove a waiting request; False if it has already been answered."""
         entries = self.waiting.get(job_id, [])
         others = [entry for entry in entries if entry.msg is not msg]
         if others:
@@ -387,7 +393,7 @@ class _Lister:
         return None
 
     def _metrics(self, msg: Message) -> dict[str, Any]:
-        """`metrics`: `{results, wait, run}` (Passed), `demand`, and `idle_since` (None while a job is active)."""
+        """`metrics`: `{results, wait, run}` (Passed), `demand`, and `idle_since` (None if jobs are active)."""
         idle_since = None if self.active else self.last_end
         return {**self.passed.as_object(), "demand": demand(self.active.values()), "idle_since": idle_since}
 
@@ -402,7 +408,7 @@ class _Lister:
 
 
 class _Listing:
-    """One streaming listing; with `explains`, pending jobs get their reasons."""
+    """One streaming listing. If `explains` is true, it includes the reasons of pending jobs."""
 
     def __init__(
         self,
@@ -418,7 +424,7 @@ class _Listing:
         self.jobs = jobs
         self.names = names
         self.explains = explains
-        # A negative number that only falls is no limit.
+        # -1 means no limit: the number only decreases, so it never becomes 0.
         self.remaining = limit or -1
         self.sent = 0
 
@@ -430,11 +436,11 @@ class _Listing:
         self.remaining -= len(found)
         attributes = [job.attributes(self.names) for job in found]
         if self.explains:
-            self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))
+            self.lister.explain(found, attributes, lambda: self._send_slice(attributes, more))
         else:
-            self._go_on(attributes, more)
+            self._send_slice(attributes, more)
 
-    def _go_on(self, attributes: list[dict[str, Any]], more: bool) -> None:
+    def _send_slice(self, attributes: list[dict[str, Any]], more: bool) -> None:
         """Send a slice as messages, then schedule the next slice or end the stream."""
         ctx, listings = self.lister.ctx, self.lister.listings
         if self.msg not in listings:
@@ -461,7 +467,10 @@ class _Listing:
 
 
 def _slice(jobs: Iterator[Job | None], most: int) -> tuple[list[Job], bool]:
-    """The jobs of the next slice that match, `most` of them if that is positive, and whether more may follow."""
+    """The matching jobs of the next slice, and True if more may follow.
+
+    At most `most` jobs are returned if it is positive.
+    """
     end = time.monotonic() + _SLICE_SECONDS
     found: list[Job] = []
     for looked, job in enumerate(jobs, 1):
@@ -475,7 +484,7 @@ def _slice(jobs: Iterator[Job | None], most: int) -> tuple[list[Job], bool]:
 
 
 async def _gathered(jobs: Iterator[Job | None], names: tuple[str, ...], limit: int) -> dict[str, Any]:
-    """The answer to a request that is not streaming."""
+    """The response to a request that is not streaming."""
     attributes: list[dict[str, Any]] = []
     more = True
     while more:
@@ -487,7 +496,7 @@ async def _gathered(jobs: Iterator[Job | None], names: tuple[str, ...], limit: i
 
 
 def _names(attrs: list[Any]) -> tuple[str, ...]:
-    """The attribute names of a request; raises RpcError(EINVAL) for an unknown attribute."""
+    """The attribute names of a request. Raises RpcError(EINVAL) for an unknown attribute."""
     if "all" in attrs:
         return ATTRS
     for name in attrs:
@@ -502,8 +511,10 @@ _KNOWN = frozenset(ATTRS)
 
 
 def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> None:
-    """Add the reason of a pending job to its attributes. A scheduler's own annotations remain, unless the reason is the
-    job manager's `own`: the scheduler does not have the job then, and its annotations are outdated.
+    """Add the reason of a pending job to its attributes.
+
+    A scheduler's annotations take precedence, unless the reason is the job manager's `own`: then the job is not with
+    the scheduler, and the scheduler's annotations are outdated.
     """
     annotations = attributes.get(_REASON_IN) or {}
     sched = annotations.get("sched", {})
@@ -515,5 +526,5 @@ def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> N
 
 
 def _rejected(job: Job, body: dict[str, Any]) -> bool:
-    """Whether validation refused the job, which the journal reports as `invalidate`; such a job is not listed."""
+    """True if validation refused the job (event `invalidate`). Such a job is not listed."""
     return any(event["name"] == "invalidate" for event in body["events"])

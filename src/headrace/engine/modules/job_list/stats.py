@@ -1,5 +1,7 @@
-"""Numbers of all jobs: by state, result and queue (`job-list.job-stats`), and for programs that watch an instance
-(`job-list.metrics`) how long jobs waited and ran, and the demand of pending ones. Pure counters.
+"""Statistics of all jobs. Pure counters.
+
+`job-list.job-stats` has the numbers of jobs by state, result and queue. `job-list.metrics`, for monitoring, has the
+times that jobs waited and ran, and the demand of pending jobs.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Counters:
         self.successful = self.failed = self.canceled = self.timeout = self.purged = 0
 
     def move(self, old: State | None, new: State | None) -> None:
-        """Count a change of state. Jobs in NEW are not counted; None stands for none, before and after a job."""
+        """Count a change of state. Jobs in NEW are not counted. None means that the job does not exist."""
         if old in self.states:
             self.states[old] -= 1
         if new in self.states:
@@ -71,7 +73,7 @@ class Counters:
 
 
 class Stats:
-    """Counters of all jobs, and of each queue that is configured or has had jobs."""
+    """Counters of all jobs, and of each queue that is configured or had jobs."""
 
     def __init__(self) -> None:
         self.all = Counters()
@@ -126,10 +128,13 @@ _RESULTS = {COMPLETED: "completed", FAILED: "failed", CANCELED: "canceled", TIME
 
 
 class Passed:
-    """What was counted of jobs since this broker has begun: `results` are numbers of jobs that ended, `wait` has the
-    seconds from the submission of jobs to each of their starts, `run` those from start to end.
+    """Counters since the start of this broker.
 
-    Jobs of the time before are not counted: a counter that falls as old jobs are purged would count others twice.
+    `results` has the numbers of ended jobs, `wait` the seconds from submission to each start, and `run` the seconds
+    from start to end.
+
+    Earlier jobs are not counted: if a counter decreased when old jobs are purged, monitoring would count other jobs
+    twice.
     """
 
     def __init__(self) -> None:
@@ -138,7 +143,7 @@ class Passed:
         self.run = Histogram(JOBS)
 
     def move(self, job: Job, old: State) -> None:
-        """Count a change of a job's state from `old`, which may pass over states."""
+        """Count a change of a job's state from `old`. The change may skip states."""
         if job.state == INACTIVE:
             self.results[_RESULTS.get(job.result or FAILED, "failed")] += 1
         began = job.t_run
@@ -154,8 +159,10 @@ class Passed:
 
 
 def demand(active: Iterable[Job]) -> dict[str, Any]:
-    """What jobs in SCHED ask for: `nodes` in all, and of jobs that name none their number by cores,
-    `[[CORES, JOBS], ...]`.
+    """The demand of jobs in SCHED.
+
+    `nodes` is the total number of requested nodes. `cores` is `[[CORES, JOBS], ...]`: the number of jobs by requested
+    cores, for jobs that do not request nodes.
     """
     nodes, cores = 0, Counter[int]()
     for job in active:

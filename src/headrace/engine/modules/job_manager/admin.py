@@ -20,10 +20,10 @@ from headrace.formats.spec.job_state import INACTIVE, RUNNING, SCHED
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.rset import ResourceSet
 
-# Seconds between two checks of the limits on inactive jobs, and the number of jobs that are purged at a time.
+# Seconds between two checks of the limits on inactive jobs, and the number of jobs per purge.
 _PURGE_PERIOD = 2.0
 _PURGE_BATCH = 100
-# The limit of jobs that one request may purge.
+# The most jobs that one request may purge.
 _PURGE_BATCH_MAX = 1000
 
 
@@ -110,12 +110,12 @@ class Admin:
     # -- waiting until no job is active
 
     def drain(self, msg: Message) -> None:
-        """`drain`: answered when no job is active."""
+        """`drain`: responds when no job is active."""
         self.draining.append(msg)
         self.jobs_ended()
 
     def idle(self, msg: Message) -> None:
-        """`idle`: answered with {pending} when no job runs."""
+        """`idle`: responds with {pending} when no job is running."""
         self.idling.append(msg)
         self.jobs_ended()
 
@@ -128,8 +128,8 @@ class Admin:
             waiting, self.idling = self.idling, []
             pending = len(self.core.active)
             for msg in waiting:
-                # The core is ahead of what has been journalled and published: after a restart, listings still show the
-                # jobs as running whose ends are not.
+                # The core is ahead of the journal and of the published events. A response now would be too early:
+                # after a restart, listings would still show jobs as running whose ends are not in the journal.
                 self._answer(msg, {"pending": pending})
 
     def disconnected(self, sender: str) -> None:
@@ -139,7 +139,7 @@ class Admin:
     # -- purge
 
     def purge(self, msg: Message) -> None:
-        """`purge {age_limit, num_limit, batch, force}`: {count}; without force only counts."""
+        """`purge {age_limit, num_limit, batch, force}`: {count}. Without force, jobs are only counted."""
         body = msg.obj
         given = {name: limit for name, limit in body.items() if limit is not None}
         age, number = given.get("age_limit", -1.0), given.get("num_limit", -1)
@@ -199,14 +199,14 @@ class Admin:
         return {"queue_length": queued, "alloc_pending": core.allocations.pending, "running": core.running}
 
     async def resource_status(self, msg: Message) -> dict[str, Any]:
-        """`resource-status`: {allocated: R}, as the scheduler has it; no resources without one."""
+        """`resource-status`: {allocated: R}, as the scheduler reports it; empty without a scheduler."""
         try:
             return {"allocated": (await self.ctx.rpc("sched.resource-status", {}))["allocated"]}
         except RpcError:
             return {"allocated": ResourceSet().to_obj()}
 
     def list(self, msg: Message) -> dict[str, Any]:
-        """`list {max_entries}`: active jobs, most urgent first, then those that are over and still to be waited for."""
+        """`list {max_entries}`: active jobs, most urgent first, then ended waitable jobs (zombies)."""
         most = (msg.obj or {})["max_entries"] or None
         jobs = sorted(self.core.active.values(), key=lambda job: (not job.state & RUNNING, -job.priority, job.id))
         listed: list[dict[str, Any]] = [
@@ -229,7 +229,7 @@ class Admin:
         return {"jobs": listed[:most]}
 
     def history(self, msg: Message) -> dict[str, Any]:
-        """`history.get {slice}`: the ids of the sender's jobs, the newest first, as far as the slice has them.
+        """`history.get {slice}`: the ids of the sender's jobs within the slice, newest first.
 
         Raises RpcError(EINVAL).
         """

@@ -1,7 +1,7 @@
-"""The core's dealings with the scheduler (RFC 27): which jobs it is asked for, and what it responds. Pure.
+"""Resource requests of the core to the scheduler, and the scheduler's responses (RFC 27). Pure.
 
-A part of the core. Requests are sent at once, before the records of the same step are durable: a scheduler stores
-nothing, so a crash undoes both sides.
+A part of the core. Requests are sent at once, before the records of the same step are durable. That is safe because a
+scheduler stores nothing: a crash loses the request on both sides.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Core(Protocol):
 
 
 class Allocations:
-    """The scheduler as the core knows it, and the jobs that it has been asked for."""
+    """The state of the scheduler, and the jobs whose requests it has."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        # True once a scheduler has recovered the running jobs and takes requests.
+        # True once a scheduler has recovered the running jobs and accepts requests.
         self.ready = False
         # The number of requests without a response from the scheduler.
         self.pending = 0
@@ -69,15 +69,15 @@ class Allocations:
         if job.annotations:
             self.forget_annotations(job)
         if not wanted:
-            self._say_stopped(job)
+            self._annotate_stopped(job)
         elif self.ready:
             if self.limited.limit:
                 self.limited.push(job)
             else:
                 self.ask(job)
 
-    def _say_stopped(self, job: Job) -> None:
-        """Annotate a job that its queue holds back, as a scheduler would, so that listings show the reason."""
+    def _annotate_stopped(self, job: Job) -> None:
+        """Annotate a job of a stopped queue, as a scheduler would, so that listings show the reason."""
         why = self.core.queues.stop_note(job.queue) if job.priority > 0 else ""
         if why:
             job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
@@ -92,13 +92,13 @@ class Allocations:
         self.core.requests.append(Alloc(job))
 
     def cancel(self, job: Job) -> None:
-        """Cancel the request of a job, once; the response to it is still to come."""
+        """Cancel the request of a job, at most once. The scheduler still responds to the request."""
         if not job.alloc_canceled:
             job.alloc_canceled = True
             self.core.requests.append(Cancel(job.id))
 
     def reprioritize(self, job: Job) -> None:
-        """Tell the scheduler the changed priority of a job that it has been asked for."""
+        """Send the scheduler the changed priority of a job whose request it has."""
         if job.alloc_pending and not job.alloc_canceled:
             self.core.requests.append(Prioritize(job.id, job.priority))
             self.successors.forget()
@@ -112,7 +112,7 @@ class Allocations:
         return [job for job in self.core.active.values() if job.has_resources]
 
     def scheduler_is_ready(self, limit: int) -> int:
-        """The scheduler is ready for `limit` requests at a time (0: no limit); returns how many jobs wait."""
+        """Accept a scheduler that takes `limit` requests at a time (0: no limit); returns how many jobs wait."""
         self.ready, self.limited = True, Limited(self, limit)
         waiting = [job for job in self.core.active.values() if job.state == SCHED and not job.alloc_pending]
         waiting.sort(key=lambda job: (-job.priority, job.id))
@@ -121,7 +121,7 @@ class Allocations:
         return len(waiting)
 
     def scheduler_is_gone(self) -> None:
-        """The scheduler is gone, and with it its requests and those that are not sent yet."""
+        """Drop all requests, sent or not, since the scheduler is gone."""
         self.ready, self.pending = False, 0
         self.core.requests.clear()
         self.successors.forget()
@@ -134,7 +134,7 @@ class Allocations:
     def reply(
         self, id: int, kind: AllocResponse, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str
     ) -> None:
-        """A response to an alloc request: SUCCESS has R, and DENY may say why."""
+        """Handle a response to an alloc request. SUCCESS has R, DENY may have a note with the reason."""
         job = self.core.active.get(id)
         if job is None or not job.alloc_pending:
             return
@@ -162,7 +162,7 @@ class Allocations:
             self.limited.fill()
 
     def inherit(self, job: Job, successor: Job) -> None:
-        """Start a job on the resources of another, as the scheduler would after it has learned of the end."""
+        """Start `successor` on the resources of the ended `job`, as the scheduler would do later."""
         self.pending -= 1
         successor.alloc_pending = False
         self._allocated(successor, self.successors.resources(job, successor, self.core.now), notes(job, successor))
@@ -171,7 +171,7 @@ class Allocations:
             self.limited.fill()
 
     def forget_annotations(self, job: Job) -> None:
-        """Remove what a scheduler annotated, such as the reason of a job that waits no more."""
+        """Remove the scheduler's annotations, such as the reason why the job had to wait."""
         if job.annotations and "sched" in job.annotations:
             job.annotations = merged(job.annotations, {"sched": None})
             self.core.effects.append(Annotated(job))
@@ -185,10 +185,11 @@ class Allocations:
 
 
 class Limited:
-    """The jobs that wait for their turn with a scheduler that takes `limit` requests at a time (RFC 27, mode limited).
+    """Jobs not yet sent to a scheduler that takes `limit` requests at a time (RFC 27, mode limited).
 
-    The most urgent jobs are sent. If a job becomes more urgent than one of these, the request of the least urgent one
-    is canceled, one at a time, and its job waits again. The limit 0 means no limit, and nothing is queued here.
+    The requests of the most urgent jobs are sent. If a waiting job becomes more urgent than a job already sent, the
+    request of the least urgent sent job is canceled, one at a time, and that job waits again. The limit 0 means no
+    limit: nothing is queued here.
     """
 
     def __init__(self, allocations: Allocations, limit: int) -> None:
@@ -213,7 +214,7 @@ class Limited:
             self._make_room(job)
 
     def _head(self) -> Job | None:
-        """The most urgent waiting job; outdated entries are removed."""
+        """The most urgent waiting job. Removes outdated entries from the heap."""
         while self._queued:
             priority, id = self._queued[0]
             job = self._core.active.get(id)

@@ -1,9 +1,11 @@
-"""The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
+"""The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out.
 
-Every change of a job is first an event (`post`); its consequences are decided afterwards (`advance`). Both only produce
-records and effects: starts, responses and the watchers' events are effects, which the caller releases when the records
-of the same step are durable. Requests to the scheduler are sent at once. Replaying the records gives the same jobs
-(replay.py).
+Pure: no I/O, no clock.
+
+`post` changes a job by an event, `advance` then decides what follows from the job's new state. Neither does anything
+but add records and effects. Effects are starts, responses and events for watchers; the caller releases them once the
+records of the same step are durable. Requests to the scheduler are sent at once. Replaying the records restores the
+same jobs (replay.py).
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ if TYPE_CHECKING:
 # Seconds: the smallest difference of two timestamps that a double represents in this century.
 _TICK = 1.2e-6
 
-# How often a job may be queued again by default.
+# How often a job may be requeued by default.
 MOST_REQUEUES = 100
 
-# Limits of ended jobs that are kept beside those of active ones, until they are due, before they are forgotten.
+# Time limits of ended jobs that may remain in `deadlines` before a clean-up removes them ahead of time.
 _SPARE_LIMITS = 1000
 
 _TIMEOUT_NOTE = "resource allocation expired"
@@ -70,7 +72,7 @@ class Core:
     def __init__(self, queues: Queues, owner: int) -> None:
         self.now = 0.0
         self.owner = owner
-        # Whether users do not learn which jobs other users have (`access.private-mode`).
+        # True if the jobs of other users are hidden from a user (`access.private-mode`).
         self.private = False
         self.queues = queues
         self.active: dict[int, Job] = {}
@@ -78,29 +80,30 @@ class Core:
         self.zombies: dict[int, str] = {}
         self.max_jobid = 0
         self.running = 0
-        # How often a job may be queued again.
+        # How often a job may be requeued.
         self.most_requeues = MOST_REQUEUES
         self.exec_ready = False
         self.records: list[Record] = []
-        # Records that end jobs: they come last, since a later record of the same job would restore it in a replay.
+        # Records that remove jobs. They are written last: a later record of the same job would restore it in a replay.
         self.removals: list[Record] = []
         self.effects: list[Effect] = []
-        # Requests to the scheduler, sent at once: it stores nothing, so a crash undoes both sides.
+        # Requests to the scheduler. They are not delayed: it stores nothing, so a crash loses them on both sides.
         self.requests: list[Request] = []
-        # Jobs by their last event, with the index of their first new one: records and listings follow that order.
+        # Jobs with new events, and the index of the first new event of each. The job with the latest event is last;
+        # records and listings follow that order.
         self.dirty: dict[Job, int] = {}
-        # The last events of jobs that are not pending yet, by name.
+        # The latest event of each name, of jobs that are not in SCHED yet, for sharing between equal events.
         self._events: dict[str, Event] = {}
-        # The contexts of the last events that are mostly alike, by name.
+        # The latest context of each event name whose contexts are mostly equal, for sharing (`_shared`).
         self._contexts: dict[str, dict[str, Any]] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
         self.allocations = Allocations(self)
-        # In a core without a service, deadlines use the time of day.
+        # The service sets a steady clock. A core without a service uses the time of day.
         self.deadlines = Deadlines(lambda: self.now)
 
     def has_news(self) -> bool:
-        """Whether there are records since the last `take`."""
+        """True if records were added since the last `take`."""
         return bool(self.dirty or self.records or self.removals)
 
     def user_of(self, id: int) -> int | None:
@@ -124,13 +127,16 @@ class Core:
     # -- events
 
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
-        """Post an event at the present time. Timestamps of one job are unique, as clients compare and sort by them."""
+        """Post an event at the present time.
+
+        Timestamps are unique within a job, because clients compare events and sort them by timestamp.
+        """
         events = job.events
         self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
         event: Event = (max(self.now, events[-1][0] + _TICK) if events else self.now, name, context)
         if was < SCHED:
-            # Jobs that are submitted together have the same events up to there, and wait with them in memory.
+            # Jobs that are submitted together have equal events up to SCHED. Sharing them saves memory while they wait.
             if event == self._events.get(name):
                 event = self._events[name]
             else:
@@ -140,7 +146,10 @@ class Core:
             self.count(job, was)
 
     def _shared(self, name: str, context: dict[str, Any]) -> dict[str, Any]:
-        """`context`, or the equal one of the last event of this name: those of 100,000 waiting jobs are in memory."""
+        """The latest context of this event name if it equals `context`, else `context`.
+
+        Sharing saves memory: 100,000 waiting jobs keep their events in memory.
+        """
         last = self._contexts.get(name)
         if context == last:
             return last
@@ -152,7 +161,7 @@ class Core:
         self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
 
     def advance(self, job: Job) -> None:
-        """Take the steps that a job's state requires, up to the next one that must be waited for."""
+        """Take the steps that a job's state allows, until a step has to wait for a response or a dependency."""
         if job.state == DEPEND:
             if job.dependencies:
                 return
@@ -167,13 +176,13 @@ class Core:
             self._clean_up(job)
 
     def requeues_left(self, job: Job) -> int | None:
-        """How often a job may still be queued again after the loss of a node; None if it does not ask for that."""
+        """How often a job may still be requeued after the loss of a node; None if it does not request it."""
         if not js.system(job.jobspec).get("requeue"):
             return None
         return max(0, self.most_requeues - requeues(job))
 
     def trace(self, job: Job, what: str) -> None:
-        """Post an event that only jobs with the debug flag have."""
+        """Post a debug event if the job has the debug flag."""
         if job.flags & FLAG_DEBUG:
             self.post(job, f"debug.{what}")
 
@@ -203,7 +212,7 @@ class Core:
         self._retire(job)
 
     def _retire(self, job: Job) -> None:
-        """A job has become inactive: keep its summary, and answer requests that wait for its end."""
+        """Keep the summary of a job that became inactive, and handle the jobs that depend on it."""
         del self.active[job.id]
         self.inactive[job.id] = summary(job)
         self.finished.append(job)
@@ -276,21 +285,25 @@ class Core:
     # -- the exec service (RFC 32)
 
     def exec_is_ready(self) -> None:
-        """The exec service is ready for starts."""
+        """Start the jobs in RUN, since an exec service is ready."""
         self.exec_ready = True
         for job in list(self.active.values()):
             if job.state == RUN:
                 self._start(job)
 
     def exec_gone(self, note: str) -> None:
-        """The exec service is gone, and its running jobs are lost."""
+        """Fail the running jobs, since the exec service is gone."""
         self.exec_ready = False
         for job in list(self.active.values()):
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
 
     def exec_failed(self, id: int, note: str, service_gone: bool = True) -> None:
-        """A start request has failed. Without a note, no service took it; unless `gone`, a service is ready now."""
+        """Handle a failed start request.
+
+        An empty note means that no service received the request; the start is then repeated, at once unless
+        `service_gone` (another service has registered meanwhile), or when a service is ready.
+        """
         job = self.active.get(id)
         if job is None or not job.start_sent:
             return
@@ -303,7 +316,7 @@ class Core:
         self.advance(job)
 
     def exec_reply(self, reply: ExecResponse) -> None:
-        """A response to a start request."""
+        """Handle a response to a start request."""
         job = self.active.get(reply["id"])
         if job is None or not job.start_sent:
             return
@@ -323,7 +336,7 @@ class Core:
 
     def _finished(self, job: Job, data: FinishData) -> None:
         if "requeue" in data and job.state == RUN:
-            # The job is not over: its end does not count.
+            # The job is about to be requeued, so this is not its final status.
             return
         if job.status is None:
             self.post(job, "finish", {"status": data["status"]})
@@ -337,7 +350,7 @@ class Core:
         self.advance(job)
 
     def _requeue(self, job: Job) -> None:
-        """A job has lost a node and asks to be run again: make it pending."""
+        """Make a job pending again that lost a node and requests to be requeued."""
         job.start_sent = False
         self.requests.append(Free(job, job.r))
         self.post(job, "free")
@@ -345,7 +358,7 @@ class Core:
         self.advance(job)
 
     def raise_fatal(self, job: Job, kind: str, note: str) -> None:
-        """End a job by an exception of the instance itself."""
+        """End a job by an exception in the name of the instance owner."""
         self.raise_exception(job, kind, FATAL, note, self.owner)
 
     # -- requests about one job
@@ -353,7 +366,7 @@ class Core:
     def raise_exception(
         self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
     ) -> None:
-        """Raise an exception (RFC 21); severity FATAL ends the job. A job that is over has no more events."""
+        """Raise an exception (RFC 21); severity FATAL ends the job. An inactive job gets no event."""
         if job.state == INACTIVE:
             return
         if severity == FATAL and job.state == SCHED:
@@ -386,12 +399,12 @@ class Core:
             return
         if job.state == PRIORITY:
             if job.alloc_pending:
-                # The scheduler has the old jobspec; its response to the cancellation causes a new request.
+                # The scheduler has the old jobspec. A new request follows its response to the cancellation.
                 self.allocations.cancel(job)
             self.advance(job)
 
     def instance_expires(self, expiration: float) -> None:
-        """The instance's end has changed: change it for running jobs without a duration of their own."""
+        """Set a new expiration of the instance, which applies to running jobs without their own duration."""
         self.allocations.successors.expiration = expiration
         for job in list(self.active.values()):
             if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
@@ -403,7 +416,7 @@ class Core:
         self._limit(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
-        """Attach a note to a job; a volatile one is only passed to present watchers."""
+        """Attach a memo to a job. A volatile memo is sent to current watchers and not recorded."""
         if volatile:
             job.annotations = merged(job.annotations or {}, {"user": memo})
             self.effects.append(Annotated(job))
@@ -449,7 +462,7 @@ class Core:
         return out
 
     def reap(self, id: int) -> str:
-        """A waitable job was waited for; returns why it failed, or ""."""
+        """Remove a waitable job that was waited for from the zombies; returns why it failed, or ""."""
         why = self.zombies.pop(id)
         self.removals.append(JobReaped(id, why))
         return why

@@ -1,7 +1,7 @@
 """Deadlines of jobs: begin times by the time of day, time limits by a steady clock. Pure.
 
-A change of the system's clock must neither extend nor shorten the time of a running job: it gets the time that is left
-when its limit is set.
+A change of the system clock must neither extend nor shorten the run time of a job, so the remaining time is computed
+once, when the limit is set, and then measured with the steady clock.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Deadlines:
         heapq.heappush(self._begins, (time, job, what))
 
     def limit(self, expiration: float, job: int, now: float) -> None:
-        """Set the end of a job's time, in seconds since the epoch, like `now`."""
+        """Set the expiration of a job. `expiration` and `now` are in seconds since the epoch."""
         heapq.heappush(self._limits, (self.steady() + (expiration - now), job, expiration))
 
     @property
     def limits(self) -> int:
-        """How many limits are set, those of jobs that have ended since included."""
+        """The number of limits, including limits of jobs that have ended."""
         return len(self._limits)
 
     def keep(self, expirations: Iterable[tuple[int, float]]) -> None:
-        """Forget all limits but those of these jobs, each with its expiration."""
+        """Remove all limits except those in `expirations`, pairs of a job id and its expiration."""
         wanted = set(expirations)
         kept: dict[int, tuple[float, int, float]] = {}
-        # Of several limits of a job with the same expiration, the first counts.
+        # If a job has several limits with the same expiration, the earliest deadline is kept.
         for limit in sorted(self._limits, reverse=True):
             if limit[1:] in wanted:
                 kept[limit[1]] = limit
@@ -50,13 +50,16 @@ class Deadlines:
         return min(begin, limit) if self._begins or self._limits else None
 
     def begun(self, now: float) -> Iterator[tuple[int, str]]:
-        """Remove and return the begin times that have been reached: job and dependency."""
+        """Remove and yield the begin times that have been reached, as (job id, dependency)."""
         while self._begins and self._begins[0][0] <= now:
             _, job, what = heapq.heappop(self._begins)
             yield job, what
 
     def over(self) -> Iterator[tuple[int, float]]:
-        """Remove and return the limits that have been reached: job and expiration, which may have changed since."""
+        """Remove and yield the limits that have been reached, as (job id, expiration).
+
+        The job's expiration may have changed since the limit was set.
+        """
         while self._limits and self._limits[0][0] <= self.steady():
             _, job, expiration = heapq.heappop(self._limits)
             yield job, expiration

@@ -1,6 +1,6 @@
-"""Dependencies between jobs (RFC 26): from a jobspec's {scheme, value} to the condition that a job waits for. Pure.
+"""Job dependencies (RFC 26): from {scheme, value} in a jobspec to a condition. Pure.
 
-The description in a dependency-add event has all of a condition, so a restart reads it from the eventlog.
+The description in a dependency-add event contains the whole condition, so a restart reads conditions from the eventlog.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DependencyError(ValueError):
 
 
 class Need(NamedTuple):
-    """One condition of a job: another job (`job` > 0), a time (`time` > 0), or its turn (singleton)."""
+    """A condition of a job: another job (`job` > 0), a begin time (`time` > 0), or its turn (singleton)."""
 
     description: str
     kind: str
@@ -83,9 +83,10 @@ def from_description(description: str) -> Need | None:
 
 
 def verdict(kind: str, started: bool, result: int | None, excepted: bool) -> bool | None:
-    """Whether a need on another job is met: None while that is open. `result` is None while the job is active.
+    """Whether a condition on another job is met; None if undecided.
 
-    Only afterany takes a job that never started: a chain of afternotok ends when one of them is canceled.
+    `result` is None while that job is active. Only afterany is met by a job that never started, so canceling one job of
+    an afternotok chain ends the chain.
     """
     if kind == "after-start" and started:
         return True

@@ -1,8 +1,8 @@
 """The outputs of the job manager's core: requests to the scheduler, and effects. Only values.
 
-Requests go to the scheduler at the end of the turn. Effects are released when the records of the same step are durable;
-some are added by the service around the core. Each kind is a type of its own, so that mypy sees to it that each `match`
-on one of the unions has a case for every kind.
+Requests are sent to the scheduler at the end of the turn. Effects are released when the records of the same step are
+durable; the service around the core adds some of them. Each kind has its own type, so mypy checks that every `match`
+on one of the unions covers all kinds.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ class Cancel(Struct, frozen=True):
 
 
 class Prioritize(Struct, frozen=True):
-    """The job `id`, which waits for resources, has another priority."""
+    """Change the priority of the job `id`, which waits for resources."""
 
     id: int
     priority: int
 
 
 class Free(Struct, frozen=True):
-    """Take back the resources `r` (an R of RFC 20) of a job."""
+    """Free the resources `r` (an R of RFC 20) of a job."""
 
     job: Job
     r: dict[str, Any] | None
 
 
 class Inherit(Struct, frozen=True):
-    """`successor` has started on what `job` held: an extension of RFC 27 (docs/dev/interfaces.md)."""
+    """Report that `successor` took over the resources of `job`.
+
+    An extension of RFC 27 (docs/dev/interfaces.md).
+    """
 
     job: Job
     successor: Job
@@ -62,14 +65,17 @@ class Start(Struct, frozen=True):
 
 
 class Expiration(Struct, frozen=True):
-    """Tell scheduler and exec service when the running job `id` ends now, in seconds since the epoch; 0 for never."""
+    """Send scheduler and exec service the new expiration of a running job.
+
+    `time` is in seconds since the epoch; 0 means never.
+    """
 
     id: int
     time: float
 
 
 class Raised(Struct, frozen=True):
-    """Publish that the job `id` has an exception of this type (RFC 21)."""
+    """Publish an exception of the job `id` (RFC 21)."""
 
     id: int
     type: str
@@ -77,24 +83,24 @@ class Raised(Struct, frozen=True):
 
 
 class Annotated(Struct, frozen=True):
-    """Show the annotations of a job, which have changed, to those who watch."""
+    """Send the changed annotations of a job to watchers."""
 
     job: Job
 
 
 class Rearm(Struct, frozen=True):
-    """Set the timer anew: `Core.next_deadline` may have changed."""
+    """Rearm the timer, since `Core.next_deadline` may have changed."""
 
 
 class Answer(Struct, frozen=True):
-    """Answer a request with `body`, or without payload if it is None."""
+    """Respond to a request with `body`, or without a payload if `body` is None."""
 
     msg: Message
     body: dict[str, Any] | None
 
 
 class Purged(Struct, frozen=True):
-    """Forget the data of inactive jobs that were purged."""
+    """Delete the data of purged jobs."""
 
     ids: list[int]
 

@@ -1,6 +1,6 @@
-"""What each guest may have of active jobs: their number, and the bytes of their jobspecs (`[headrace.guests.limits]`).
+"""Limits on each guest's active jobs (`[headrace.guests.limits]`): number, and size of jobspecs.
 
-The owner of the instance has no limits. Ids and bytes are counted by job, so that each job is given back once.
+The instance owner has no limits. Sizes are kept by job id, so that each job is subtracted only once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WHAT = {JOBS: "active jobs", BYTES: "bytes in the jobspecs of active jobs"}
 
 
 class GuestJobs:
-    """Counts the active jobs of guests. `limit(name)` is a limit of the present configuration."""
+    """Counts the active jobs of guests. `limit(name)` returns a limit of the current configuration."""
 
     def __init__(self, owner: int, limit: Callable[[str], int]) -> None:
         self._owner = owner
@@ -41,7 +41,7 @@ class GuestJobs:
             self._add(userid, 1, size)
 
     def end(self, id: int, userid: int) -> None:
-        """Give back what was counted for a job, if it was."""
+        """Stop counting a job, if it was counted."""
         size = self._sizes.pop(id, None)
         if size is not None:
             self._add(userid, -1, -size)

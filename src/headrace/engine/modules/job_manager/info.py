@@ -1,7 +1,7 @@
 """The job-info service (RFC 41): lookups, and watching a job's logs as they grow.
 
-It reads the job store directly, so that an event costs one message for each watcher. Only a job's owner and the
-instance's owner have access. A long log is sent in pieces, the next when the reader has received the last.
+The service reads the job store directly, so that an event costs one message per watcher. Only the job's owner and the
+instance owner have access. A long log is sent in pieces; each piece waits until the reader has received the last one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.formats.spec.treeobj import decode_val
 NAME = "job-info"
 
 _DECODE, _CURRENT = 1, 2
-# Bytes of a log in one response, and bytes after which the next response waits until the reader has received them.
+# Bytes of a log in one response, and bytes that may be sent before the reader has to confirm their receipt.
 _PIECE = 64 << 10
 _PORTION = 1 << 20
 # The event and the request by which the KVS reports keys of jobs.
@@ -38,13 +38,14 @@ _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Load the module job-info, which is a name alone: the job manager provides the service."""
+    """Load the module job-info. The module does nothing: the job manager provides the service."""
     only(ctx, args)
 
 
 class _Watch:
-    """A watcher of a guest log; `offset` is the next byte to send, `asked` the offset of the last check of the
-    reader.
+    """A watcher of a guest log.
+
+    `offset` is the next byte to send, `asked` the offset at which the reader last had to confirm its receipt.
     """
 
     __slots__ = ("asked", "busy", "id", "msg", "name", "offset")
@@ -59,7 +60,7 @@ class _Watch:
 
 
 class JobInfo:
-    """The service, on the job manager's context."""
+    """The service, which uses the job manager's context."""
 
     def __init__(self, ctx: ModuleContext, store: Store) -> None:
         self.ctx = ctx
@@ -88,7 +89,10 @@ class JobInfo:
         )
 
     def _permit(self, msg: Message) -> int:
-        """The job of a request. Raises RpcError(ENOENT, EPERM). In private mode, another user's job is not found."""
+        """The job of a request. Raises RpcError(ENOENT, EPERM).
+
+        In private mode, another user's job is not found.
+        """
         id = msg.obj["id"]
         try:
             owner = self.store.owner(id)
@@ -132,9 +136,10 @@ class JobInfo:
         return self._from_kvs(out, elsewhere, bool(flags & _DECODE)) if elsewhere else out
 
     async def _from_kvs(self, out: dict[str, Any], keys: list[str], decode: bool) -> dict[str, Any]:
-        """Complete `out` with what was committed to the KVS: by the job itself, or over the job store's data.
+        """Add values from the KVS to `out`: committed by the job itself, or overriding the job store's data.
 
-        Raises RpcError(ENOENT; EINVAL for an eventlog, and with `decode` for a jobspec or R, that cannot be parsed).
+        Raises RpcError(ENOENT). Raises RpcError(EINVAL) for an eventlog that cannot be parsed, and with `decode` also
+        for such a jobspec or R.
         """
         folder = jobid.encode(out["id"], "kvs")
         for key in keys:
@@ -171,7 +176,7 @@ class JobInfo:
         path = path if path.startswith("guest.") else f"guest.{path}"
         active = id in self.store.active
         if not active and self.store.guest_log(id, path) is None:
-            # The log of a job that has never started is complete and empty; a job that has started lacks this log.
+            # If the job never started, its log is complete and empty. If it started, this log does not exist.
             started = any(event[1] == "start" for event in self.store.events(id))
             raise RpcError(errno.ENOENT if started else errno.ENODATA)
         if active and path not in GUEST_LOGS and not (msg.obj.get("flags") or 0) & 1:
@@ -190,7 +195,7 @@ class JobInfo:
         for event in self.store.main_log(id):
             self.ctx.respond(msg, {"event": event_line(event).decode("utf-8", "surrogateescape")})
             if event[1] == "clean" and not active:
-                # What users appended later is in the log, but nobody waits for it.
+                # A watch ends at `clean`. Events that users appended later are only returned by a lookup.
                 break
         if active:
             self.main.setdefault(id, []).append(msg)
@@ -198,7 +203,7 @@ class JobInfo:
             self._end(msg)
 
     async def _send_overlay(self, msg: Message, id: int) -> None:
-        """Send the eventlog that was committed to the KVS, which is complete: new events go to the job store."""
+        """Send an eventlog that was committed to the KVS. It is complete: new events go to the job store."""
         try:
             text = (await self._from_kvs({"id": id}, ["eventlog"], False))["eventlog"]
         except RpcError as exc:
@@ -211,19 +216,22 @@ class JobInfo:
             self._end(msg)
 
     def _overlaid(self, id: int, key: str) -> None:
-        """End the watches of an eventlog that was overwritten in the KVS, since the sent events are no part of it."""
+        """End the watches of an eventlog that was overwritten in the KVS.
+
+        The events sent so far are not part of the new eventlog.
+        """
         if key == "eventlog":
             for msg in list(self.main.get(id, ())):
                 self.streams.remove(msg)
                 self.ctx.respond_error(msg, errno.EINVAL, "the eventlog was overwritten in the KVS")
 
     def _end(self, msg: Message) -> None:
-        """The log is complete."""
+        """End the stream of a complete log."""
         self.streams.remove(msg)
         self.ctx.respond_error(msg, errno.ENODATA)
 
     def _watcher_left(self, msg: Message) -> None:
-        """A watcher has gone, by cancel, disconnect or _end()."""
+        """Remove a watcher that canceled, disconnected or was ended by _end()."""
         id = msg.obj["id"]
         watchers = self.main.get(id)
         if watchers is not None and msg in watchers:
@@ -239,7 +247,7 @@ class JobInfo:
                 del self.guest[id]
 
     def publish(self, news: list[News]) -> None:
-        """Send events that are durable now."""
+        """Send events that have become durable."""
         if not (self.main or self.guest or self.updates):
             return
         for job, _, events in news:
@@ -261,23 +269,23 @@ class JobInfo:
     # -- guest logs
 
     def appended(self, id: int) -> None:
-        """A guest log of a job grew."""
+        """Send the new part of a guest log to its watchers."""
         for watch in self.guest.get(id, ()):
             self._pump(watch)
 
     def appended_to_main(self, id: int, lines: bytes) -> None:
-        """A user appended to the main eventlog of a job."""
+        """Send lines that a user appended to the main eventlog of a job."""
         for msg in self.main.get(id, ()):
             for line in lines.splitlines(keepends=True):
                 self.ctx.respond(msg, {"event": line.decode()})
 
     def _complete(self, id: int) -> bool:
-        """No more is written to a job's guest logs: it ended, or will never start."""
+        """True if nothing more is written to a job's guest logs: the job ended, or will never start."""
         job = self.store.active.get(id)
         return job is None or id in self.over or any(event[1] == "finish" for event in job.events[: job.shown])
 
     def _pump(self, watch: _Watch) -> None:
-        """Send a watcher what it does not have yet. A log that cannot be read ends its stream, and no other."""
+        """Send a watcher the part of the log that it lacks. If the log cannot be read, only this stream fails."""
         if watch.busy:
             return
         try:
@@ -287,7 +295,7 @@ class JobInfo:
             self.ctx.respond_error(watch.msg, exc.errno or errno.EIO, text_of(exc))
 
     def _send_more(self, watch: _Watch) -> None:
-        """Send up to a piece. Raises OSError."""
+        """Send at most one piece. Raises OSError."""
         log = self.store.guest_log(watch.id, watch.name)
         if log is not None and watch.offset < log.size:
             self._send(watch, log)
@@ -307,7 +315,7 @@ class JobInfo:
     def _send(self, watch: _Watch, log: Log) -> None:
         piece = log.read(watch.offset, _PIECE)
         watch.offset += len(piece)
-        # Bytes, because text is also cut at separators that JSON does not escape.
+        # Splits bytes, because str.splitlines also splits at separators that JSON does not escape.
         for line in piece.splitlines(keepends=True):
             self.ctx.respond(watch.msg, {"event": line.decode("utf-8", "surrogateescape")})
 
@@ -365,7 +373,7 @@ class JobInfo:
             self.updates.pop(id, None)
 
     def stats(self) -> dict[str, Any]:
-        # Lookups are answered at once: none is ever waiting.
+        # Lookups are answered at once, so their number is always 0.
         return {
             "lookups": 0,
             "update_lookups": 0,
@@ -380,10 +388,10 @@ def _no_key(key: str) -> RpcError:
 
 
 class Overlays:
-    """Keys of jobs whose value in the KVS takes precedence over the job store's, as reported by `kvs.job-data`.
+    """Job keys whose KVS value takes precedence over the job store's value, as reported by `kvs.job-data`.
 
-    Almost no job has any: a user must commit to a key in a job's directory, to repair or to damage it.
-    `overlaid(id, key)` is called when a key of a job has got a value in the KVS.
+    Few jobs have such keys, because they exist only after a user commits to a key in a job's directory.
+    `overlaid(id, key)` is called when a key of a job gets a value in the KVS.
     """
 
     def __init__(self, ctx: ModuleContext, overlaid: Callable[[int, str], None]) -> None:
@@ -391,7 +399,7 @@ class Overlays:
         self._overlaid = overlaid
         ctx.subscribe(_COMMITTED, lambda event: self._take(event.obj))
         ctx.subscribe("job-purge-inactive", self._purged)
-        # Without the KVS there is nothing over the job store's data.
+        # Without the KVS module, no job has such keys, so an error is ignored.
         ctx.call(_COMMITTED, {}, lambda reply: None if reply.errnum else self._take(reply.obj))
 
     def of(self, id: int) -> set[str] | frozenset[str]:
@@ -404,7 +412,7 @@ class Overlays:
             try:
                 id = jobid.parse(folder)
             except ValueError:
-                # A key that resembles a job's, but is not below a job's directory.
+                # The key resembles a job's key, but is not below a job's directory.
                 continue
             if present:
                 self._keys.setdefault(id, set()).add(key)
@@ -427,7 +435,7 @@ def _flags(msg: Message, known: int) -> int:
 
 
 def _events(text: str) -> list[eventlog.Event]:
-    """Raises RpcError(EINVAL)."""
+    """The events of an eventlog. Raises RpcError(EINVAL)."""
     try:
         return eventlog.decode(text)
     except eventlog.EventlogError:

@@ -1,8 +1,8 @@
 """Append-only text of jobs: guest logs of up to a gigabyte, and one file for inactive jobs.
 
-A log is JSON lines (RFC 18). Its newest part is in memory, the older part in a file of its own once it is larger than
-`KEEP`; readers address it by byte offset and read it in pieces that end with a line. Finished jobs are one packed
-record each in a common spill file, of which only the place is kept in memory.
+A log is JSON lines (RFC 18). Its newest part is in memory. Once that part is larger than `KEEP`, it is appended to the
+log's own file. Readers address a log by byte offset and read it in pieces that end with a line. Each finished job is
+one packed record in a common spill file; only the place of the record is kept in memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from headrace.engine.broker.module.context import ModuleContext
 from headrace.formats.spec import jobid
 from headrace.formats.spec.os_error import reason
 
-# Bytes of a log that stay in memory, and bytes that a reader gets at a time.
+# Bytes of a log that are kept in memory, and bytes per read.
 KEEP = 64 << 10
 PIECE = 256 << 10
-# Bytes that stay in memory while the disk is full, and seconds until the disk is tried again.
+# Bytes of a log that are kept in memory while the disk is full, and seconds between attempts to write.
 _MOST_HELD = 256 << 10
 _ASK_AGAIN = 0.5
 # Bytes of inactive jobs that are written together.
@@ -29,7 +29,7 @@ _AT_ONCE = 64 << 10
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that nobody else can read: the folders above it may be open to guests."""
+    """Open a file with mode 0600, because the folders above it may be accessible to guests."""
     return os.open(path, flags, 0o600)
 
 
@@ -49,8 +49,9 @@ class Log:
         self._full_since = -1.0
 
     def append(self, lines: bytes) -> bool:
-        """Append whole lines, which stay in memory if the file cannot be written; False if there is no room there
-        either.
+        """Append complete lines. Returns False if they are lost.
+
+        Lines that cannot be written to the file are kept in memory up to a limit.
         """
         kept = len(self._tail)
         self.append_in_memory(lines)
@@ -69,18 +70,18 @@ class Log:
         return False
 
     def append_in_memory(self, lines: bytes) -> None:
-        """As append, but without writing to the file."""
+        """Append complete lines without writing to the file."""
         self._tail += lines
         self.size += len(lines)
 
     def trim(self, why: str) -> None:
-        """Drop the part that is not in the file."""
+        """Drop the part in memory, for the reason `why`."""
         self._why = why
         self._cut_to(0)
 
     def _cut_to(self, kept: int) -> None:
         if not self._spilled and not kept:
-            # The first line is kept: it is the header that readers need.
+            # The first line is the header, which readers need.
             kept = self._tail.find(b"\n") + 1
         self.size -= len(self._tail) - kept
         # A failed spill may still refer to the old buffer.
@@ -89,7 +90,7 @@ class Log:
 
     @property
     def tail(self) -> bytes:
-        """The part that is not in the file."""
+        """The part in memory, which is not in the file."""
         return bytes(self._tail)
 
     def spill(self) -> None:
@@ -98,7 +99,7 @@ class Log:
             return
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         with open(self._path, "r+b" if self._spilled else "wb", buffering=0, opener=_private) as handle:
-            # The rest of a failed write is overwritten.
+            # Overwrites the bytes of a write that failed halfway.
             handle.seek(self._spilled)
             view = memoryview(self._tail)
             while view:
@@ -107,7 +108,7 @@ class Log:
         self._tail = bytearray()
 
     def read(self, offset: int, limit: int = PIECE) -> bytes:
-        """Whole lines from `offset` on, about `limit` bytes; b"" at the end. Raises OSError."""
+        """Complete lines from `offset` on, about `limit` bytes; b"" at the end. Raises OSError."""
         if offset >= self._spilled:
             start = offset - self._spilled
             piece = bytes(self._tail[start : start + limit])
@@ -145,7 +146,7 @@ class Log:
         return self._spilled
 
     def take_up(self) -> None:
-        """Add the whole lines that the file has beyond what is known of the log. Raises OSError."""
+        """Extend the log by the complete lines in the file beyond its known size. Raises OSError."""
         with open(self._path, "rb") as handle:
             end = handle.seek(0, os.SEEK_END)
             while end > self.size:
@@ -157,7 +158,7 @@ class Log:
                     break
                 end = start
         if end > self.size:
-            # What was in memory when the log was saved is in the file now.
+            # The part that was in memory when the log was saved has been written to the file since.
             self._spilled = self.size = end
             self._tail = bytearray()
 
@@ -180,7 +181,7 @@ class Spill:
         os.unlink(path)
         self._end = 0
         self._kept: dict[int, bytes] = {}
-        # The blobs that are still to be appended to the file, and their size.
+        # Blobs that are not written yet, and their total size.
         self._waiting: dict[int, bytes] = {}
         self._size = 0
 
@@ -217,7 +218,7 @@ class Spill:
         return os.pread(self._fd, place & 0xFFFFFF, place >> 24)
 
     def drop(self, place: int) -> None:
-        """Remove a blob; its space in the file is freed only with the file."""
+        """Remove a blob. Its space in the file is not reused."""
         if place in self._waiting:
             self._write()
         self._kept.pop(place, None)
@@ -226,15 +227,15 @@ class Spill:
         os.close(self._fd)
 
 
-# Seconds between two lines about lost output.
+# Seconds between two log lines about lost output.
 _LOSS_EVERY = 10.0
 
 
 class LostOutput:
-    """Log lines of the instance about lost output of jobs: `add` each job, and `close` at the end.
+    """Logs which jobs lost output. Call `add` for each job and `close` at the end.
 
-    A full disk affects many jobs at once, and a line for each would displace all others in the log. So the first job
-    gets a line at once, and then one line every ten seconds counts the others.
+    A full disk affects many jobs at once, and a line for each would push all other lines out of the log. So the first
+    job is logged at once; further jobs are only counted, in one line every ten seconds.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
@@ -263,7 +264,7 @@ class LostOutput:
             self._say(f"{self._last} (and that of {others} other jobs)" if others else self._last)
 
     def close(self) -> None:
-        """Log the jobs that wait for the next line."""
+        """Log the jobs that were counted since the last line."""
         if self._timer is not None:
             self._timer.cancel()
             self._more()

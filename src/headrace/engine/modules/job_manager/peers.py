@@ -1,7 +1,7 @@
 """The job manager's peers as messages: a scheduler (RFC 27) and an exec service (RFC 32).
 
-Effects of the core become requests here, and responses become inputs. A peer that ends, or responds with an error that
-the protocol does not have, is gone for the core until its next hello.
+Effects of the core become requests here, and responses become inputs of the core. If a peer disconnects, or responds
+with an error that the protocol does not define, the core treats it as gone until its next hello.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from headrace.formats.spec.requests.sched import AllocResponse
 if TYPE_CHECKING:
     from headrace.engine.jobs.exec_responses import ExecResponse
 
-# Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
-# fewer than the successors that it still has named when it names more.
-_COMPANY = 0.005
-_ENOUGH = 16
+# Takeovers (`sched.inherit`) are sent in batches, since they do not change which resources are free: after this many
+# seconds, or when this many are collected. The number is smaller than the number of successors that the scheduler
+# still has in its list when it names more.
+_BATCH_DELAY = 0.005
+_BATCH_SIZE = 16
 _GONE = "the exec service is gone"
 
 
@@ -88,7 +89,7 @@ class Scheduler:
             "priority": job.priority,
             "userid": job.userid,
             "t_submit": job.t_submit,
-            # The environment is most of a jobspec, and does not affect scheduling.
+            # The environment is the largest part of a jobspec and does not affect scheduling.
             "jobspec": self.bare.of(job.jobspec),
         }
         self._announce()
@@ -97,7 +98,7 @@ class Scheduler:
     def _reply(self, reply: Message) -> None:
         if reply.errnum:
             if self.core.allocations.ready:
-                # ENOSYS means that the scheduler was unloaded: the next one gets the jobs.
+                # ENOSYS means that the scheduler was unloaded. The next scheduler gets the jobs.
                 level = logging.DEBUG if reply.errnum == errno.ENOSYS else logging.ERROR
                 self.ctx.log(level, f"sched.alloc: {_text(reply)}")
                 self._drop()
@@ -120,7 +121,7 @@ class Scheduler:
         self.touch()
 
     def cancel(self, id: int) -> None:
-        # A request that was answered in the meantime needs no cancellation; the core releases unwanted resources.
+        # If the request was answered in the meantime, the core frees the unwanted resources.
         if id in self.tags:
             self._announce()
             self.ctx.call("sched.cancel", {"id": id})
@@ -134,17 +135,18 @@ class Scheduler:
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 
     def inherit(self, job: Job, successor: Job) -> None:
-        """Tell of a job that took over what another gave back; its own request is answered by that.
+        """Report that `successor` took over the resources of `job`. This answers its alloc request.
 
-        That can wait for company: each message wakes a process, and none of them changes what is free.
+        Reports are sent in batches: each message wakes a process, and a takeover does not change which resources are
+        free.
         """
         tag = self.tags.pop(successor.id, None)
         if tag is not None:
             self.ctx.forget(tag)
         if not self.unannounced:
-            self.ctx.call_later(_COMPANY, self._announce)
+            self.ctx.call_later(_BATCH_DELAY, self._announce)
         self.unannounced.append((job.id, successor.id, successor.expiration))
-        if len(self.unannounced) == _ENOUGH:
+        if len(self.unannounced) == _BATCH_SIZE:
             self._announce()
 
     def _announce(self) -> None:
@@ -153,8 +155,10 @@ class Scheduler:
             self.ctx.call("sched.inherit", {"jobs": unannounced})
 
     def successors(self, msg: Message) -> Any:
-        """`sched-successors {ids, expiration}`: waiting jobs that are to take over, one each and in this order, what
-        ended jobs of the same request give back, in place of the list before. An extension of RFC 27."""
+        """`sched-successors {ids, expiration}`: replace the list of successors (successors.py).
+
+        An extension of RFC 27.
+        """
         if msg.sender == self.sender:
             self.core.allocations.successors.name(msg.obj["ids"], msg.obj["expiration"])
         return EMPTY
@@ -204,7 +208,7 @@ class Exec:
     def start(self, job: Job) -> None:
         id, sender = job.id, self.sender
         if not job.start_sent or id in self.tags:
-            # The exec service ended while the start waited for the disk, and the job was handled then.
+            # The exec service disconnected while the start waited for the disk, and the job was failed then.
             return
         body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
         requeues_left = self.core.requeues_left(job)
@@ -212,7 +216,7 @@ class Exec:
             body["requeues_left"] = requeues_left
 
         def answer(reply: Message) -> None:
-            # A response of an earlier exec service, or an earlier load of it, is not about this start.
+            # A response of an earlier exec service, or of an earlier load of this one, does not concern this start.
             if self.tags.get(id) != tag:
                 return
             if reply.errnum:
@@ -221,7 +225,7 @@ class Exec:
                     self.core.now = self.ctx.now()
                     absent, service_gone = reply.errnum == errno.ENOSYS, self.sender == sender
                     if absent and service_gone:
-                        # The service was unloaded and has ended its jobs; this job is for the next one.
+                        # The service was unloaded and has ended its jobs. The next service starts this job.
                         self.service = self.sender = ""
                     self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", service_gone)
                     self.touch()

@@ -1,13 +1,13 @@
 """The path of a step's output: its records are written, then its effects are released.
 
-All records of a loop turn are one batch. With a journal, the batch is written at once, which survives the end of this
-process, and synced in a thread, which survives that of the machine; records in the meantime are part of the next sync.
-Effects wait for the sync. Only the starts of an instance with one broker do not: the tasks run on the same machine, so
-a power cut that loses a start has ended its tasks as well, and the job starts again as after the loss of a node.
-Without a journal, effects are released at once.
+All records of a loop turn are one batch. With a journal, the batch is written at once, which survives a crash of this
+process, and synced in a thread, which survives a crash of the machine. Records that arrive during a sync are part of
+the next sync. Effects wait for the sync, with one exception: an instance with a single broker starts jobs before the
+sync. Its tasks run on the same machine, so a power cut that loses the record of a start also ends the tasks, and the
+job starts again as after the loss of a node. Without a journal, effects are released at once.
 
-An error of the disk delays all effects, so that no effect is based on lost records. A disk that is merely full seldom
-leads to this: the journal has a reserve, new jobs are refused first, and then output is dropped.
+A disk error delays all effects, so that no effect is based on lost records. A full disk seldom leads to this: the
+journal has reserved space, new jobs are refused first, and then output is dropped.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ from headrace.formats.spec import jobid
 from headrace.formats.spec.job_state import CLEANUP
 from headrace.formats.spec.os_error import reason, text_of
 
-# Bytes of a journal file after which a checkpoint is made and a new file begun.
+# Size of a journal file, in bytes, at which a checkpoint is made and a new file begun.
 _CHECKPOINT_AT = 16 << 20
-# Active jobs that are packed in one slice of a checkpoint, between which the loop runs.
+# Active jobs per slice of a checkpoint. The event loop runs between two slices.
 _SLICE = 64
-# Seconds for which records that only watchers wait for are collected before a sync, and seconds between the starts of
-# two such syncs, as each costs half as much as a job.
+# If only watchers wait for a record, records are collected for _SYNC_DELAY seconds before a sync, and such syncs start
+# at least _SYNC_EVERY seconds apart: a sync costs half as much as a job.
 _SYNC_DELAY = 0.004
 _SYNC_EVERY = 0.020
-# Seconds until a write, or a checkpoint, is retried after an error of the disk.
+# Seconds until a write, or a checkpoint, is retried after a disk error.
 _RETRY = 1.0
 _CHECKPOINT_AGAIN = 10.0
-# Seconds for which an error of the disk delays all effects. After that they are released, as the instance could
-# otherwise not be ended; but no job starts without its record in the journal, and no id is returned.
+# Seconds for which a disk error delays all effects. After that they are released, because the instance could not be
+# shut down otherwise. Starts and job ids are still held back until their records are in the journal.
 _HOLD = 10.0
-# Seconds for which the end of the module waits for the disk.
+# Seconds for which unloading the module waits for the disk.
 _DRAIN_TIMEOUT = 10.0
 
 _encode = msgspec.msgpack.Encoder().encode
-# What is raised for values that have no form in msgpack: large numbers, deep nesting, text that is none.
+# Raised for values that msgpack cannot encode: large numbers, deep nesting, invalid text.
 _UNPACKABLE = (OverflowError, RecursionError, TypeError, ValueError)
 
-# The news of a batch on one job: the job, the index of its first new event, and its new events.
+# The new events of one job in a batch: the job, the index of its first new event, and the events.
 News = tuple[Job, int, list[Event]]
 
 
 class Batch(NamedTuple):
-    """The output of one turn: entries for the journal, and effects for when they are durable."""
+    """The output of one turn: journal entries, and effects to release once the entries are durable."""
 
     entries: list[Entry]
     effects: list[Effect]
@@ -80,8 +80,11 @@ class Batch(NamedTuple):
 
 
 class Pipeline:
-    """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable, `start(job)` for
-    its starts, then or before; all in order."""
+    """Writes records and releases effects, in order.
+
+    `request(requests)` is called at the end of each turn, `release(batch)` once a batch is durable, and `start(job)`
+    for each start of a batch, at its release or before.
+    """
 
     def __init__(
         self,
@@ -106,23 +109,23 @@ class Pipeline:
         self._retrying = False
         self.syncs = 0
         self.longest_sync = 0.0
-        # Seconds of syncs.
+        # Durations of syncs, in seconds.
         self.sync_times = Histogram()
         self._start_early = journal is not None and ctx.alone
         self._pending: list[Batch] = []
-        # Bytes of accepted jobs that are not written yet.
+        # Bytes of accepted requests that are not written yet.
         self._promised = 0
-        # Batches that are written, but may not be on the disk.
+        # Batches that are written but not synced.
         self._unsynced: list[Batch] = []
         self._syncing = False
         self._synced_at = 0.0
         self._rotating = False
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
-        # Purged jobs that the database still has: an array, since a number each would be an object among others.
+        # Purged jobs that are still in the database. An array, because a list would need an int object for each job.
         self._purged = array("Q")
-        # Jobs that were waited for since the journal's file was begun, with their results. A checkpoint has them as not
-        # waited for, since the record in that file tells whether the result was released.
+        # Jobs that were waited for since the current journal file was begun, with their results. A checkpoint saves
+        # them as zombies, not as waited for: the record in that journal file decides whether the result was released.
         self._reaped: dict[int, str] = {}
         ctx.watch_tables(lambda: (core.active, core.inactive, self._unsaved))
         self._texts_saved = 0
@@ -132,23 +135,24 @@ class Pipeline:
         self._overdue = 0.0
 
     def touch(self) -> None:
-        """The core has got an input in this turn."""
-        # The scheduler may respond within the turn, so that an end and the start that follows share one write.
+        """Schedule the output of this turn, since the core has received an input."""
+        # Requests are sent before the turn ends: if the scheduler responds within the turn, the end of a job and the
+        # start of the next one share one write.
         self.ctx.at_flush(self._ask)
         self.ctx.at_turn_end(self._flush)
 
     def refusal(self, jobs: int, size: int) -> tuple[int, str] | None:
         """Why `jobs` new jobs with submissions of `size` bytes are refused (errno, text), or None.
 
-        None reserves the room for them.
+        If the result is None, room in the journal is reserved for them.
         """
         if self.failing:
             return self._why
         if not (self._pending or self.core.has_news()):
-            # What was promised since the last write has come to nothing.
+            # Requests accepted since the last write added no records.
             self._promised = 0
         if self.journal is not None:
-            # The reserve of a full disk is for ends of jobs; a new job's output would be lost.
+            # On a full disk, the reserved space is for the ends of jobs, and the output of a new job would be lost.
             full = jobs and disk.full(self.journal.folder)
             if full or not self._room(len(self.core.active) + jobs, size):
                 return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {disk.FULL}")
@@ -156,11 +160,11 @@ class Pipeline:
         return None
 
     def take_back(self, size: int) -> None:
-        """What `refusal` has reserved is not needed, as the request was refused for another reason."""
+        """Undo the reservation of `refusal` for a request that was refused for another reason."""
         self._promised = max(0, self._promised - size)
 
     def _room(self, jobs: int, size: int) -> bool:
-        # While the journal's file is replaced, the new one has room.
+        # A journal file that is just being created has room.
         return self.journal is None or self._rotating or self.journal.room(jobs, self._promised + size)
 
     def _ask(self) -> None:
@@ -184,7 +188,7 @@ class Pipeline:
             size = sum(store.size_of_logs(job.id) for job in finished)
             short = not self._room(len(core.active), size)
             entries.extend(LogsSaved(job.id, store.saved_logs(job.id, short)) for job in finished)
-        # Purged jobs are taken out of what this adds.
+        # Must precede the loop: `_forget` removes purged jobs from `_unsaved` again.
         self._unsaved.update((job.id, None) for job in finished)
         for record in records:
             match record:
@@ -209,7 +213,7 @@ class Pipeline:
         self._write()
 
     def _forget(self, ids: list[int]) -> None:
-        """Remove purged jobs from the database with the next checkpoint, or keep them out of it."""
+        """Have the next checkpoint delete purged jobs from the database, or not add them."""
         self._purged.extend(ids)
         for id in ids:
             self._unsaved.pop(id, None)
@@ -217,13 +221,13 @@ class Pipeline:
     # -- the journal
 
     def _write(self) -> None:
-        """Append pending records, and begin a sync or schedule one."""
+        """Append pending records to the journal, and begin or schedule a sync."""
         if self._rotating or self._retrying or not (self._pending or self.failing):
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
         entries = [entry for batch in batches for entry in batch.entries]
-        # After an error, an empty batch is written as well, to test whether the disk works again.
+        # After an error, an empty batch is written too, to test whether the disk works again.
         if entries or self.failing:
             try:
                 self.journal.append(self._packed(entries))
@@ -243,7 +247,7 @@ class Pipeline:
             self._sync_later()
 
     def _packed(self, entries: list[Entry]) -> bytes:
-        """The entries for the journal. One that cannot be encoded is an error of ours, and costs the others nothing."""
+        """The encoded entries. An entry that cannot be encoded (a bug) is logged and skipped."""
         try:
             return _encode(entries)
         except _UNPACKABLE:
@@ -290,7 +294,7 @@ class Pipeline:
             self.journal.sync()
         except OSError as exc:
             failure = exc
-        # The loop's own futures would cost ten times as much.
+        # Ten times cheaper than a future of run_in_executor.
         self.ctx.loop.call_soon_threadsafe(self._synced, failure, batches)
 
     def _synced(self, exc: OSError | None, batches: list[Batch]) -> None:
@@ -300,9 +304,9 @@ class Pipeline:
         self.longest_sync = max(self.longest_sync, took)
         self.sync_times.observe(took)
         if exc is not None:
-            # After a failed sync, the state of these records on the disk is unknown, and so is that of records written
-            # since, as the kernel reports an error once. They are written again; replay ignores records that it has
-            # seen.
+            # After a failed sync, these records may or may not be on the disk. The same holds for records written
+            # since, because the kernel reports an error only once. All of them are written again: replay ignores
+            # records that it has seen.
             batches += self._unsynced
             self._unsynced = []
             self._failed(exc, batches)
@@ -323,7 +327,7 @@ class Pipeline:
             self.ctx.spawn(self.checkpoint())
 
     def _failed(self, exc: OSError, batches: list[Batch]) -> None:
-        """The disk is full or broken: running jobs continue, their effects wait here, and new jobs are refused."""
+        """Handle a full or broken disk: running jobs continue, effects wait here, and new jobs are refused."""
         self._pending[:0] = batches
         now = self.ctx.monotonic()
         if not self.failing:
@@ -346,7 +350,7 @@ class Pipeline:
         self._write()
 
     def _release_effects(self) -> None:
-        """Release all effects except returned ids, and except starts of jobs that were canceled since."""
+        """Release all effects except starts and job ids. Starts of jobs canceled since are dropped."""
         batches, self._pending = self._pending, []
         kept: list[Effect] = []
         canceled: list[Job] = []
@@ -381,14 +385,15 @@ class Pipeline:
         return self.journal.size > _CHECKPOINT_AT
 
     async def checkpoint(self) -> None:
-        """Save the state and begin a new journal file. Jobs may change meanwhile, as replay ignores records it has
-        seen.
+        """Save the state and begin a new journal file.
+
+        Jobs may change meanwhile: replay ignores records that the saved state already contains.
         """
         assert self.journal is not None and self._pool is not None
         loop, store = self.ctx.loop, self.store
         try:
             texts = list(enumerate(store.texts.table))[self._texts_saved :]
-            # A failed checkpoint may have begun a new file.
+            # A failed checkpoint may have begun a new file already.
             if self.journal.size > _CHECKPOINT_AT or not self._overdue:
                 self._rotating = True
                 try:
@@ -425,7 +430,7 @@ class Pipeline:
             self._overdue = 0.0
             self._texts_saved += len(texts)
             for id, place in finished.items():
-                # A log of the job may have grown since its record was read.
+                # If the place has changed, a log of the job has grown, and the job must be saved again.
                 if store.places.get(id, place) == place:
                     self._unsaved.pop(id, None)
             del self._purged[: len(purged)]
@@ -461,18 +466,18 @@ class Pipeline:
             self.ctx.log(logging.ERROR, f"journal: {jobid.encode(id)} cannot be rebuilt and is left out: {why}")
 
     async def close(self) -> None:
-        """Write what is pending, then close the journal."""
+        """Write pending records, then close the journal."""
         self._flush()
         deadline = self.ctx.monotonic() + _DRAIN_TIMEOUT
         while self._busy() and self.ctx.monotonic() < deadline:
             if self.failing:
-                # The loop may run no timers any more.
+                # The event loop may not run timers any more.
                 self._retrying = False
             self._write()
             self._sync()
             await asyncio.sleep(0.05 if self.failing else 0.001)
         if self._pending:
-            # Requests get their responses nevertheless.
+            # The records are lost, but requests still get their responses.
             self._release_effects()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
@@ -495,7 +500,7 @@ class Pipeline:
 
 
 def _merged(batches: list[Batch]) -> Batch:
-    """Several batches as one, in order, so that watchers of a short job get its start and end in one message."""
+    """Merge batches, in order, so that watchers of a short job get its start and end in one message."""
     if len(batches) == 1:
         return batches[0]
     news: dict[Job, News] = {}

@@ -1,7 +1,7 @@
-"""The queues (RFC 33) of the job manager: their names, whether they take jobs, whether jobs are scheduled. No I/O.
+"""The job manager's queues (RFC 33): their names, and whether they accept and schedule jobs. No I/O.
 
-Without a `[queues]` table there is one anonymous queue, named "". Named queues are stopped at first, the anonymous one
-is started, as in flux-core. An administrator's changes survive a restart by default.
+Without a `[queues]` table there is one anonymous queue, named "". As in flux-core, named queues are initially stopped
+and the anonymous queue is initially started. An administrator's changes survive a restart by default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _BY_ADMINISTRATOR = "disabled by administrator"
 
 
 class QueueError(ValueError):
-    """A request names an unknown queue, or none where one is required."""
+    """A request names an unknown queue, or no queue where a name is required."""
 
 
 class Queue:
@@ -26,7 +26,7 @@ class Queue:
         self.disable_reason: str | None = None
         self.started = started
         self.stop_reason: str | None = None
-        # What a restart restores: each setting with its reason, as last changed with `checkpoint`.
+        # The settings that a restart restores, each with its reason: the last ones set with `checkpoint`.
         self.saved_enable: tuple[bool, str | None] = (True, None)
         self.saved_start: tuple[bool, str | None] = (started, None)
 
@@ -40,7 +40,7 @@ class Queues:
         self.configure(names)
 
     def configure(self, names: list[str]) -> list[str]:
-        """Set the names of a new configuration; queues that remain keep their settings. Returns the removed queues."""
+        """Set the queue names; queues that remain keep their settings. Returns the removed names."""
         old = self.table
         self.named = bool(names)
         wanted = names or [ANONYMOUS]
@@ -52,7 +52,7 @@ class Queues:
         return list(self.table) if self.named else []
 
     def get(self, name: str | None) -> Queue:
-        """Raises QueueError."""
+        """The queue of this name. Raises QueueError."""
         found = self.table.get(name or ANONYMOUS)
         if found is None:
             if not name:
@@ -61,7 +61,7 @@ class Queues:
         return found
 
     def select(self, name: str | None, everything: bool) -> list[str]:
-        """The queues of a request. Raises QueueError."""
+        """The names of the queues that a request selects. Raises QueueError."""
         if name:
             self.get(name)
             return [name]
@@ -80,7 +80,7 @@ class Queues:
         return f"job submission{where} is disabled: {queue.disable_reason or _BY_ADMINISTRATOR}"
 
     def started(self, name: str) -> bool:
-        """Whether jobs of a queue are sent to the scheduler; those of a removed queue are not."""
+        """True if jobs of a queue are sent to the scheduler. False for a removed queue."""
         queue = self.table.get(name)
         return queue is not None and queue.started
 
@@ -104,7 +104,7 @@ class Queues:
         return out
 
     def set_enabled(self, names: list[str], enabled: bool, reason: str | None, checkpoint: bool) -> None:
-        """Let the queues take jobs or not, for a reason. A restart restores the change only with `checkpoint`."""
+        """Enable or disable the queues. With `checkpoint`, a restart restores the change."""
         for name in names:
             queue = self.table[name]
             queue.enabled, queue.disable_reason = enabled, None if enabled else reason
@@ -112,7 +112,7 @@ class Queues:
                 queue.saved_enable = queue.enabled, queue.disable_reason
 
     def set_started(self, names: list[str], started: bool, reason: str | None, checkpoint: bool) -> None:
-        """Schedule jobs of the queues or not, for a reason. A restart restores the change only with `checkpoint`."""
+        """Start or stop the queues. With `checkpoint`, a restart restores the change."""
         for name in names:
             queue = self.table[name]
             queue.started, queue.stop_reason = started, None if started else reason

@@ -1,8 +1,8 @@
-"""Why pending jobs wait: `job-manager.reasons`, for listings, with the scheduler's part of the answer.
+"""Why pending jobs wait: `job-manager.reasons`, for listings.
 
-Reasons are found when somebody asks and are not kept. The job manager itself knows of jobs that are not before the
-scheduler: those with dependencies, held ones, those of a stopped queue, and those beyond the number of requests that
-the scheduler takes at a time.
+Reasons are determined for each request and not stored. The job manager knows why a job has not been sent to the
+scheduler: it has dependencies, it is held, its queue is stopped, or it exceeds the number of requests that the
+scheduler takes at a time. The scheduler knows the reasons of the other jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.engine.modules.job_manager.core import Core
 from headrace.formats.spec.job_state import DEPEND, PENDING, PRIORITY
 from headrace.formats.spec.message import Message
 
-# Seconds that the scheduler has for its part; after that the response is sent without it.
+# Seconds to wait for the scheduler. After that the response is sent without its reasons.
 _REASONS_TIMEOUT = 5.0
 SOON = "about to be scheduled"
 # The reason for schedulers without `sched.reasons`.
@@ -42,8 +42,9 @@ def own_reason(core: Core, job: Job) -> str:
 
 
 class Reasons:
-    """The request `reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]], own: [id]} of those that
-    wait. Jobs in `own` are not before the scheduler: what it annotated to them earlier does not hold any more.
+    """`reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]], own: [id]}.
+
+    Jobs in `own` are not with the scheduler, so its earlier annotations on them are outdated.
     """
 
     def __init__(self, ctx: ModuleContext, core: Core) -> None:
@@ -73,7 +74,7 @@ class Reasons:
             if reply.errnum:
                 finish([], _NO_ANSWER)
             else:
-                # A request under way to the scheduler is not a reason to wait.
+                # The scheduler gives no reason for a job whose request is still on its way.
                 finish(reply.obj["reasons"], SOON)
 
         def give_up() -> None:

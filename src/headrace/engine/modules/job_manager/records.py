@@ -1,7 +1,8 @@
-"""The records of the job manager's core, and the entries of the journal that are made of them. Only values.
+"""The records of the job manager's core, and the journal entries that are made of them. Only values.
 
-An entry is a msgpack array: its tag, a number (the job id, if it is about a job), and a value. Journals of earlier
-versions are read with the same types, so a tag and the form of its value never change, and no tag is used again.
+An entry is a msgpack array: its tag, a number (the job id, if the entry is about a job), and a value. Journals of
+earlier versions are read with the same types, so a tag and the form of its value never change, and a tag is never
+reused.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ class QueuesChanged(Struct, frozen=True, array_like=True, tag=5):
 
 
 class JobsPurged(Struct, frozen=True, array_like=True, tag=6):
-    """Inactive jobs that are forgotten. `number` has no meaning."""
+    """Inactive jobs that were purged. `number` has no meaning."""
 
     number: int
     ids: list[int]
 
 
 class JobReaped(Struct, frozen=True, array_like=True, tag=7):
-    """A waitable job was waited for; `why` is its failure_text."""
+    """A waitable job that was waited for. `why` is its failure_text."""
 
     id: int
     why: str
 
 
 class LogAppended(Struct, frozen=True, array_like=True, tag=8):
-    """Lines that a user appended to a guest log of a job, active or not: the log's name, the size that it had, in
-    bytes, and the lines.
+    """Lines that a user appended to a log of an active or inactive job.
+
+    The value is the log's name, its size before the append in bytes, and the lines.
     """
 
     id: int
@@ -69,21 +71,21 @@ Record = Union[JobAdded, EventsPosted, ResourcesSet, QueuesChanged, JobsPurged, 
 
 
 class TextAdded(Struct, frozen=True, array_like=True, tag=0):
-    """A reference text of jobs/pack.py, which submissions that follow refer to by its number."""
+    """A reference text of jobs/pack.py. Later submissions refer to it by its number."""
 
     number: int
     text: bytes
 
 
 class JobSubmitted(Struct, frozen=True, array_like=True, tag=1):
-    """A new job, with all that was submitted."""
+    """A new job with its complete submission."""
 
     id: int
     submission: Submission
 
 
 class LogsSaved(Struct, frozen=True, array_like=True, tag=4):
-    """The guest logs of a job that ends, by name."""
+    """The guest logs of a job that ended, by name."""
 
     id: int
     logs: dict[str, SavedLog]

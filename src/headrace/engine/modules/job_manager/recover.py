@@ -1,5 +1,7 @@
-"""From the files of an instance that ended, or was killed, to a core and a store as they were: a checkpoint, then the
-journal. What of the files makes no sense is refused or left out, with a word on it, and never written over.
+"""Recovery of core and store from the files of an earlier run: the checkpoint, then the journal.
+
+The earlier instance may have been killed. Invalid data stop the start or cost single jobs, which are logged and left
+out. Files with invalid data are never overwritten.
 """
 
 from __future__ import annotations
@@ -37,20 +39,21 @@ _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 _META = ("queues", "zombies", "max_jobid")
 # The entries about one job.
 _OF_JOB = (JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, LogAppended, JobReaped)
-# What comes of a job whose data were read, but make no sense: they are its submitter's, or an earlier version's.
-_NO_SENSE = (AttributeError, KeyError, RecursionError, TypeError)
-# Frames beyond Python's limit, in which all data can be decoded that could be encoded.
+# Raised while a job is rebuilt from data that were decoded but are invalid. The data may come from the submitter or
+# from an earlier version.
+_INVALID_DATA = (AttributeError, KeyError, RecursionError, TypeError)
+# Extra stack frames beyond Python's limit. They suffice to decode all data that could be encoded.
 _MORE_FRAMES = 500
 
 
 class Recovery:
     """Fills an empty core and store.
 
-    `unsaved` are finished jobs that no checkpoint has, and `purged` are removed jobs that a checkpoint may have.
-    `texts_saved` counts the texts of the checkpoint, and `illegible` the jobs whose data are missing. `left_out` has
-    the jobs that could not be rebuilt, and why.
+    `unsaved` are finished jobs that are not in the checkpoint, `purged` are removed jobs that may still be in it.
+    `texts_saved` counts the texts in the checkpoint, `illegible` the jobs whose data are missing. `left_out` maps jobs
+    that could not be rebuilt to the reason.
 
-    Raises JournalError if what the checkpoint's database has cannot be used, and OSError.
+    Raises JournalError if the checkpoint's database has invalid data, and OSError.
     """
 
     def __init__(self, journal: Journal, core: Core, store: Store) -> None:
@@ -61,7 +64,7 @@ class Recovery:
         self.texts_saved = 0
         self.illegible = 0
         self.left_out: dict[int, str] = {}
-        # What users appended to logs of active jobs, in order; the files of these logs may have it already.
+        # Lines that users appended to logs of active jobs, in order. The log files may contain them already.
         self._appended: dict[int, list[LogAppended]] = {}
         saved = journal.load()
         try:
@@ -69,13 +72,13 @@ class Recovery:
         except JournalError:
             raise
         except Exception as exc:
-            # Whatever can be wrong with bytes that we did not write.
+            # Damaged bytes can cause any exception.
             raise journal.damaged(repr(exc)) from None
         for batch in journal.replay():
             for entry in self._entries(journal, batch):
                 try:
                     self._replay(entry)
-                except _NO_SENSE as exc:
+                except _INVALID_DATA as exc:
                     if not isinstance(entry, _OF_JOB):
                         raise
                     self._leave_out(entry.id, repr(exc))
@@ -84,9 +87,9 @@ class Recovery:
             core.running = sum(bool(job.state & RUNNING) for job in core.active.values())
         for job in store.active.values():
             job.shown = len(job.events)
-        # While jobs are missing that were there once, no output is taken for nobody's.
+        # If jobs may be missing, output files of unknown jobs are kept, since they may belong to those jobs.
         complete = not (self.illegible or self.left_out or journal.damage or journal.missing)
-        _take_up_output(store, core.max_jobid if complete else 0)
+        _restore_output(store, core.max_jobid if complete else 0)
         self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
@@ -105,19 +108,22 @@ class Recovery:
         known.sort()
         store.order(id for _, id in known)
         restore_inactive(core, {id: number for number, id in known})
-        # A job may end between the saving of itself and that of these; then its end is in the journal, or was not told.
+        # The zombies are saved after the jobs. A job that ended in between is a zombie here but was saved as active.
+        # It is skipped: either its end is in the journal, or its end was never reported.
         zombies = ((int(id), text) for id, text in meta.get("zombies", {}).items())
         core.zombies.update((id, text) for id, text in zombies if id in core.inactive)
         core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
 
     def _restore_active(self, id: int, record: bytes) -> str:
-        """Take a job that was active; its summary if it was not any more, but nobody had been told when it was saved:
-        the journal that follows begins after its end.
+        """Restore a job that was saved as active.
+
+        Returns the job's summary if it had ended, but its end was not reported yet when it was saved. The journal
+        begins after the end of such a job. Returns "" otherwise.
         """
         try:
             packed = unpack(record)
             job = self._rebuilt(id, packed)
-        except _NO_SENSE as exc:
+        except _INVALID_DATA as exc:
             self._leave_out(id, repr(exc))
             return ""
         if job.state == INACTIVE:
@@ -136,7 +142,7 @@ class Recovery:
         return job
 
     def _leave_out(self, id: int, why: str) -> None:
-        """Go on without a job that cannot be rebuilt, so that the others are there. Its id is not given again."""
+        """Leave out a job that cannot be rebuilt, so that the others can be used. Its id is not reused."""
         core = self.core
         for known in (core.active, core.inactive, core.zombies, self.unsaved):
             known.pop(id, None)
@@ -146,7 +152,7 @@ class Recovery:
         self.left_out[id] = why
 
     def _entries(self, journal: Journal, batch: bytes) -> list[Entry]:
-        """The entries of a batch, of which one may nest deeper than can be decoded: its job is left out."""
+        """The entries of a batch. A job with an entry that is nested too deep is left out."""
         try:
             return _entries(journal, batch)
         except RecursionError:
@@ -178,7 +184,7 @@ class Recovery:
                 if id not in core.active and id not in core.inactive and id not in self.left_out:
                     self._replay_new(id, submission)
             case EventsPosted(id, (first, _)) if id in core.active and first > len(core.active[id].events):
-                # What it has done in between is unknown.
+                # The events between are missing.
                 self._leave_out(id, "some of its events were in a damaged part of the journal")
             case JobsPurged(_, ids):
                 replay(core, entry)
@@ -194,8 +200,9 @@ class Recovery:
                 core.finished.clear()
 
     def _complete_logs(self) -> None:
-        """Add to the logs of active jobs what users appended and no file has. A log may be shorter than it was, as what
-        tasks wrote before it may have been in memory only.
+        """Add lines that users appended to logs of active jobs, unless the log files contain them.
+
+        A log may be shorter than before the restart, because earlier output of tasks may have been only in memory.
         """
         store = self.store
         for id, entries in self._appended.items():
@@ -210,7 +217,8 @@ class Recovery:
         try:
             job = Job(id, self.store.original(submission))
         except IndexError:
-            # Its text was in a database that is not there any more, or in a damaged part of the journal.
+            # The reference text of the submission was in a database that no longer exists, or in a damaged part of the
+            # journal.
             self.illegible += 1
         else:
             self.store.add(job, submission)
@@ -228,7 +236,10 @@ def _more_frames() -> Iterator[None]:
 
 
 def _entries(journal: Journal, batch: bytes) -> list[Entry]:
-    """The entries of a batch. Its frame is whole, so an unknown kind was written so. Raises JournalError for one."""
+    """The entries of a batch. Raises JournalError for an unknown kind of entry.
+
+    The frame of the batch is intact, so an unknown kind is not damage: another version wrote it.
+    """
     try:
         return _decode(batch)
     except msgspec.DecodeError as exc:
@@ -236,11 +247,11 @@ def _entries(journal: Journal, batch: bytes) -> list[Entry]:
         raise JournalError(errno.EIO, text) from None
 
 
-def _take_up_output(store: Store, highest: int) -> None:
-    """Take up the output in files of active jobs, and remove that of unknown jobs up to the id `highest` (0: none).
+def _restore_output(store: Store, highest: int) -> None:
+    """Add output from files to active jobs; delete files of unknown jobs up to the id `highest` (0: none).
 
-    The journal has the sizes of a job's logs when the job ends, or is part of a checkpoint. What was written to a file
-    since, before the broker was killed, is in the file alone.
+    The sizes of a job's logs are only recorded in a checkpoint and at the job's end. Output that was written between
+    the last checkpoint and the broker's death is only in the files.
     """
     try:
         names = os.listdir(store.output)
@@ -251,7 +262,7 @@ def _take_up_output(store: Store, highest: int) -> None:
         if found is None:
             continue
         id, name = found
-        # A file that cannot be read or removed is no reason not to start.
+        # A file that cannot be read or removed must not prevent the start.
         with contextlib.suppress(OSError):
             if id in store.active:
                 store.take_up(id, name)
@@ -260,7 +271,7 @@ def _take_up_output(store: Store, highest: int) -> None:
 
 
 def _log_of(file: str) -> tuple[int, str] | None:
-    """The job and the name of the log that a file is for; None for a file of another name."""
+    """The job id and log name of a log file; None for any other file."""
     parts = file.split(".", 4)
     if len(parts) < 5 or parts[4] not in LOGS:
         return None

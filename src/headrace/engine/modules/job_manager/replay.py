@@ -1,6 +1,6 @@
-"""Recovery from the journal: records are replayed into an empty core, then interrupted jobs are handled. Pure.
+"""Replay of the journal's records into an empty core, then handling of interrupted jobs. Pure.
 
-A record that is known already has no effect, so a checkpoint may be newer than the first records that follow it.
+A record that is already known has no effect, so a checkpoint may be newer than the first records after it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replay(core: Core, record: Record) -> None:
         case JobAdded(id, jobspec):
             if id not in core.active and id not in core.inactive:
                 restore(core, Job(id, jobspec))
-        # A job that is not active has ended, or was purged since.
+        # If the job is not active, it has ended or was purged, so the record is ignored.
         case EventsPosted(id, (first, events)):
             if id in core.active:
                 _replay_events(core, core.active[id], first, events)
@@ -48,7 +48,7 @@ def replay(core: Core, record: Record) -> None:
             if id in core.active:
                 core.active[id].r = r
         case LogAppended():
-            # Logs are the store's, not the core's.
+            # The store keeps the logs.
             pass
 
 
@@ -79,7 +79,7 @@ def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) ->
 
 
 def restart(core: Core) -> None:
-    """After the replay: continue pending jobs, and end running ones (or queue them again, if they ask for it)."""
+    """After the replay, continue pending jobs and end running jobs, or requeue them if they request it."""
     jobs = sorted(core.active.values(), key=lambda job: job.id)
     for job in jobs:
         core.waiting.join_singletons(job)
@@ -89,7 +89,7 @@ def restart(core: Core) -> None:
 
 
 def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
-    """Continue a pending job; end a running one with the reason `lost_note`, or queue it again."""
+    """Continue a pending job; end a running job with the note `lost_note`, or requeue it."""
     ran = job.state == RUN
     requeues_left = core.requeues_left(job) if ran else None
     requeue = bool(requeues_left)
@@ -99,7 +99,7 @@ def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
         context = {"type": EXEC, "severity": FATAL, "note": note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:
-        # The new scheduler was never told of these resources.
+        # The scheduler does not know these resources, so no free request is needed.
         core.post(job, "free")
     if job.state == DEPEND:
         core.waiting.watch(job)

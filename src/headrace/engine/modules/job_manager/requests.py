@@ -1,7 +1,7 @@
-"""Requests about jobs: raise, kill, urgency, memo, update, wait. They are checked here, and carried out by the core.
+"""Requests about jobs: raise, kill, urgency, memo, update, wait.
 
-The messages are those of flux-core, which its clients print. A guest has access to his own jobs, within RFC 30 and the
-limits of RFC 33; the instance's owner to all jobs.
+Requests are checked here and executed by the core. Error messages are flux-core's, because its clients print them.
+Guests have access to their own jobs, within RFC 30 and the limits of RFC 33. The instance owner has access to all jobs.
 """
 
 from __future__ import annotations
@@ -64,12 +64,15 @@ class Requests:
         self.touch()
 
     def _answer(self, msg: Message, body: dict[str, Any] | None = None) -> None:
-        """Respond when all changes so far are durable."""
+        """Respond once all changes so far are durable."""
         self.core.effects.append(Answer(msg, body))
         self.touch()
 
     def _job(self, msg: Message, deed: str) -> Job:
-        """The active job that a request is about; raises RpcError. `deed` is what guests may do to their own only."""
+        """The active job of a request. Raises RpcError.
+
+        `deed` completes the error message "guests ... their own jobs".
+        """
         id = msg.obj["id"]
         userid = self.core.user_of(id)
         if userid is None or is_hidden(self.ctx, msg, userid):
@@ -82,8 +85,10 @@ class Requests:
         return job
 
     def _selected(self, msg: Message, states: int, deed: str) -> list[Job]:
-        """Active jobs of a state and of the user that a request names (-1: all users); raises RpcError. `deed` is what
-        guests may do to their own only."""
+        """Active jobs in one of `states` of the request's user (-1: all users). Raises RpcError.
+
+        `deed` completes the error message "guests ... their own jobs".
+        """
         userid = -1 if msg.obj.get("userid") is None else msg.obj["userid"]
         if not msg.rolemask & ROLE_OWNER and userid != msg.userid:
             raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
@@ -109,12 +114,12 @@ class Requests:
         if not body["dry_run"]:
             self._begin()
             for job in jobs:
-                # The end of one may have ended others, which depend on it: raise_exception leaves those alone.
+                # The end of one job may end dependent jobs in this list; raise_exception skips those.
                 self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
         self._answer(msg, {"count": len(jobs), "errors": 0})
 
     def kill(self, msg: Message) -> Any:
-        """`kill {id, signum}`: a signal to a running job."""
+        """`kill {id, signum}`: send a signal to a running job."""
         job = self._job(msg, "can only send signals to")
         signum = _signum(msg.obj)
         if job.state != RUN or not job.start_sent:
@@ -193,7 +198,7 @@ class Requests:
         return None
 
     def _duration(self, job: Job, value: Any) -> float:
-        """The seconds of an update, as a float: the journal takes no whole number of more than 64 bits."""
+        """The duration of an update in seconds, as a float: the journal takes no integer of more than 64 bits."""
         duration = _seconds(value)
         if duration is None:
             raise RpcError(errno.EPROTO, f"duration must be a number of seconds, not {_cut(value)}")
@@ -231,12 +236,12 @@ class Requests:
         self._apply_update(msg, job, updates)
 
     async def _update_if_agreed(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
-        """Change the time of a running job, unless the scheduler refuses (RFC 27)."""
+        """Change the duration of a running job, unless the scheduler refuses (RFC 27)."""
         body = {"id": job.id, "expiration": job.ends_after(updates[_DURATION])}
         try:
             await self.ctx.rpc("sched.expiration", body)
         except RpcError as exc:
-            # An absent scheduler cannot refuse, and neither can one that does not know the job yet.
+            # A scheduler that is absent, or does not know the job yet, does not refuse.
             if exc.errnum not in (errno.ENOSYS, errno.ENOENT):
                 raise RpcError(exc.errnum, f"scheduler refused expiration update: {exc.text}") from None
         job = self._job(msg, "may only update")
@@ -250,7 +255,7 @@ class Requests:
         self._answer(msg)
 
     def getattr(self, msg: Message) -> dict[str, Any]:
-        """`getattr {id, attrs}`: jobspec, R, eventlog of any job, as the journal would give them."""
+        """`getattr {id, attrs}`: jobspec, R, eventlog of any job, as in the events journal (watch.py)."""
         id = msg.obj["id"]
         out: dict[str, Any] = {"id": id}
         try:
@@ -267,7 +272,7 @@ class Requests:
                     raise RpcError(errno.ENOENT, f"{name}: unknown job attribute")
         except KeyError:
             if is_hidden(self.ctx, msg):
-                # Not even the existence of the job is disclosed.
+                # The response must not disclose whether the job exists.
                 raise RpcError(errno.EPERM, _OTHERS) from None
             raise RpcError(errno.ENOENT, "unknown job id") from None
         return out
@@ -275,12 +280,12 @@ class Requests:
     # -- waiting for jobs
 
     def wait(self, msg: Message) -> None:
-        """`wait {id}`: {id, success, errstr} when a waitable job (-1: any) is over; each job once."""
+        """`wait {id}`: {id, success, errstr} when a waitable job (-1: any) is inactive; once per job."""
         id = msg.obj["id"]
         if id in _ANY:
             self._wait_any(msg)
             return
-        # The result of an inactive job belongs to the first request that has not been answered.
+        # The result of an inactive job belongs to the first unanswered request for it.
         if id in self.core.zombies and id not in self.waiters:
             self._reap(msg, id)
             self._refuse_surplus()
@@ -302,12 +307,12 @@ class Requests:
         self.waiting_any.append(msg)
 
     def _unclaimed(self) -> int:
-        """How many jobs are left for requests for any job."""
+        """The number of jobs that requests for any job can still get."""
         active = sum(job.waitable and job.id not in self.waiters for job in self.core.active.values())
         return active + sum(id not in self.waiters for id in self.core.zombies)
 
     def _refuse_surplus(self) -> None:
-        """Refuse the last requests for any job if others have taken the jobs that they could get."""
+        """Refuse the latest requests for any job if there are more requests than jobs left."""
         if self.waiting_any:
             available = self._unclaimed()
             surplus, self.waiting_any = self.waiting_any[available:], self.waiting_any[:available]
@@ -320,7 +325,7 @@ class Requests:
         self._answer(msg, {"id": id, "success": not text, "errstr": text})
 
     def jobs_ended(self, jobs: list[Job]) -> None:
-        """Jobs have become inactive, durably."""
+        """Answer requests that wait for jobs whose ends have become durable."""
         if not (self.waiters or self.waiting_any):
             return
         for job in jobs:
@@ -355,7 +360,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _cut(value: Any) -> str:
-    """A value in the text of an error, which is not to repeat thousands of digits."""
+    """A value for an error message, shortened, because it may have thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a whole number of more than 64 bits"
     return repr(value)

@@ -1,7 +1,7 @@
-"""Jobs of another instance, restored from an archive of its KVS as if this instance had run them (`flux restore`).
+"""Jobs restored from an archive of another instance's KVS (`flux restore`), as if they had run here.
 
-Inactive jobs are unchanged. Pending jobs are pending here; the scheduler refuses them if this instance is too small.
-Jobs that ran when the archive was written are ended with a reason, or queued again if they ask for that.
+Inactive jobs are unchanged. Pending jobs stay pending; the scheduler refuses them if this instance is too small. Jobs
+that were running when the archive was written are ended with a note, or requeued if they request it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ENVIRONMENT = ("attributes", "system", "environment")
 
 
 class RestoreError(ValueError):
-    """Invalid data of a job; the text says which."""
+    """Invalid data of a job. The text names the key and the reason."""
 
 
 def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
-    """Take the job `id` with the values of its RFC 16 keys; None when it is known already. Raises RestoreError.
+    """Add the job `id` from the values of its RFC 16 keys; None if the id is in use. Raises RestoreError.
 
-    A job that is not over rests until `go_on`.
+    An active job is not advanced before `go_on`.
     """
     if id in core.active or id in core.inactive or id in store:
         return None
@@ -62,7 +62,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
             store.append(id, name, data[name].encode("utf-8", "surrogateescape"))
     if job.state != INACTIVE:
         core.active[id] = job
-        # It is counted in its state for the first time: there is no state that it leaves.
+        # The job was not counted in any state before.
         core.count(job, 0)
         return job
     core.inactive[id] = summary(job)
@@ -73,7 +73,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
 
 
 def go_on(core: Core, jobs: list[Job]) -> None:
-    """Continue those of `jobs` that are active, once all are restored, as they may depend on each other."""
+    """Continue the active jobs among `jobs`, after all are restored: they may depend on each other."""
     waiting = sorted((job for job in jobs if core.active.get(job.id) is job), key=lambda job: job.id)
     for job in waiting:
         core.waiting.join_singletons(job)
@@ -83,7 +83,7 @@ def go_on(core: Core, jobs: list[Job]) -> None:
 
 
 def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[str, Any]]:
-    """What was submitted, and the jobspec that the job goes on with: as ingest stored it, with the environment."""
+    """The submission, and the jobspec as ingest stored it, with the environment."""
     try:
         head, text, tail = split_j(data["J"]) if "J" in data else (b"", data["jobspec"].encode(), b"")
         original: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
@@ -103,7 +103,7 @@ def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[st
     if not wrong and not isinstance(jobspec["attributes"].get("system", {}), dict):
         wrong = ["attributes.system"]
     if wrong:
-        raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the kind that RFC 14 asks for")
+        raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the kind that RFC 14 requires")
     return submission, jobspec
 
 
@@ -116,8 +116,11 @@ def _check_storable(what: str, values: Iterable[Any]) -> None:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...], out: dict[str, Any]) -> None:
-    """What ingest changed in a jobspec, by dotted path; null where it took something out. The environment is in the
-    submission alone. Keys with a dot, which no such path can name, are taken from the submission.
+    """Add the changes that ingest made to a jobspec to `out`, by dotted path.
+
+    The value None means that ingest removed the key. The environment is skipped, because only the submission has it.
+    Keys that contain a dot are skipped too, because a dotted path cannot name them: their values come from the
+    submission.
     """
     for key in [*old, *(key for key in new if key not in old)]:
         here = (*path, key)

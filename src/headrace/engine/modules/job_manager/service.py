@@ -1,7 +1,7 @@
-"""The job manager: the service around the pure core (core.py), and the owner of the job store and its journal.
+"""The job manager: the service around the pure core (core.py). It owns the job store and its journal.
 
-A request is checked here, passed to the core, and answered when its changes are durable (pipeline.py). The core has
-everything that needs neither messages nor a clock.
+A request is checked here, passed to the core, and answered when its changes are durable (pipeline.py). Everything that
+needs neither messages nor a clock is in the core.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ from headrace.formats.spec.requests.jobs import JOB_MANAGER, JOB_STORE
 
 NAME = "job-manager"
 
-# What partners begin with that are loaded while this module is away: to look is answered, to take part waits for us.
+# First requests of modules that are loaded while this module is suspended. Read-only requests are served, hellos wait
+# until this module is resumed.
 _LOOKS = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
 _HELLOS = frozenset((f"{NAME}.sched-hello", f"{NAME}.exec-hello"))
-# The longest wait for a deadline, since clocks are set, and machines are suspended.
+# The longest sleep until a deadline, in seconds. It is limited because clocks are set and machines are suspended.
 _LONGEST_SLEEP = 60.0
 
 
@@ -104,7 +105,7 @@ class _Manager:
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
         self.admin = Admin(ctx, self.core, self.store, touch)
-        # Restored jobs of an archive that is incomplete so far.
+        # Jobs of an archive that is not completely restored yet.
         self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -164,7 +165,7 @@ class _Manager:
         self.ctx.service("job-store", methods, requests=JOB_STORE)
 
     def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        """Refuse a request that adds records but ends no job, when only the reserve is left."""
+        """Wrap a handler of requests that end no job, to refuse them when only the journal's reserve is left."""
 
         def handle(msg: Message) -> Any:
             if (msg.obj or {}).get("severity") == FATAL:
@@ -181,11 +182,12 @@ class _Manager:
 
         return handle
 
-    # -- jobs come in
+    # -- submission
 
     def _submit(self, msg: Message) -> None:
-        """`submit {jobs}` from ingest, each {id, userid, urgency, flags, jobspec, submission: [J's header, payload,
-        signature, updates]}; answers {errors: [[id, text, errno]]}.
+        """`submit {jobs}` from ingest: {errors: [[id, text, errno]]}.
+
+        Each job is {id, userid, urgency, flags, jobspec, submission: [J's header, payload, signature, updates]}.
         """
         core = self.core
         core.now = self.ctx.now()
@@ -209,7 +211,7 @@ class _Manager:
                 errors.append([id, refusal, errno.EINVAL])
             else:
                 job = core.active.get(id)
-                # A job whose dependency failed meanwhile is over already.
+                # The job has already ended if its dependency failed meanwhile.
                 job = job or next(done for done in core.finished if done.id == id)
                 self.store.add(job, submission)
                 self._count(job, len(text))
@@ -217,7 +219,7 @@ class _Manager:
         self.pipeline.touch()
 
     def _count(self, job: Job, size: int = 0) -> None:
-        """Count an active job of a guest, and keep its jobspec on disk."""
+        """Count an active job if it is a guest's, and move its jobspec to disk."""
         if job.userid == self.ctx.owner:
             return
         self.store.put_away(job)
@@ -228,8 +230,10 @@ class _Manager:
         self.store.finish(job)
 
     def _restore(self, msg: Message) -> None:
-        """`restore {jobs: [{id, data: {KEY: text}}], final}`: jobs of another instance (restore.py); those that
-        are not over go on after the last request of a row, whose `final` is true. Answers {errors: [[id, text]]}.
+        """`restore {jobs: [{id, data: {KEY: text}}], final}`: {errors: [[id, text]]}.
+
+        Adds jobs of another instance (restore.py). An archive may take several requests; `final` is true in the last
+        one. Then its active jobs continue.
         """
         core = self.core
         core.now = self.ctx.now()
@@ -244,7 +248,7 @@ class _Manager:
                 errors.append([body["id"], str(exc)])
             else:
                 if job is None:
-                    errors.append([body["id"], "there is a job of this id"])
+                    errors.append([body["id"], "a job with this id exists already"])
                 else:
                     self._restored.append(job)
                     self._count(job)
@@ -254,7 +258,7 @@ class _Manager:
         core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
 
-    # -- what was decided goes out
+    # -- effects of the core
 
     def _request(self, requests: list[Request]) -> None:
         sched = self.sched
@@ -272,7 +276,10 @@ class _Manager:
                     sched.prioritize([[id, priority]])
 
     def _release(self, batch: Batch) -> None:
-        """Tell of a batch. Nobody tells of it again, so an error in one part must not keep back the others."""
+        """Publish the events of a batch and carry out its effects.
+
+        A batch is released only once, so an error in one part must not prevent the others.
+        """
         for job, first, events in batch.news:
             job.shown = first + len(events)
         safely = self._safely
@@ -282,7 +289,7 @@ class _Manager:
             safely(self._finish, job)
         for effect in batch.effects:
             safely(self._take_effect, effect)
-        # A job that is queued again runs no more, either.
+        # Called even if no job ended, because a requeued job is no longer running.
         safely(self.admin.jobs_ended)
         if batch.finished:
             safely(self.requests.jobs_ended, batch.finished)
@@ -320,7 +327,7 @@ class _Manager:
     # -- time
 
     def _arm(self) -> None:
-        # Begin times are by the time of day, which the core knows as of its last input.
+        # Begin times are compared with `now`, which may be old: it was set at the core's last input.
         self.core.now = self.ctx.now()
         due = self.core.next_deadline()
         if due is None or (self._timer is not None and self._timer_due <= due):
@@ -350,7 +357,7 @@ class _Manager:
     # -- the job store's own service
 
     def _lookup(self, msg: Message) -> dict[str, Any]:
-        """`job-store.lookup {path}`: {"val": text} or {"dir": names}, see docs/dev/interfaces.md."""
+        """`job-store.lookup {path}`: {"val": text} or {"dir": names} (docs/dev/interfaces.md)."""
         path: str = msg.obj["path"]
         parts = path.split(".") if path else []
         store = self.store
@@ -369,17 +376,19 @@ class _Manager:
         return _entry(store, id, key)
 
     def _append(self, msg: Message) -> None:
-        """`job-store.append {logs: [[id, log, entries]]}`: entries are [time, name, context]."""
+        """`job-store.append {logs: [[id, log, entries]]}`. Entries are [time, name, context]."""
         for id, name, entries in msg.obj["logs"]:
             if id in self.store.active and name in GUEST_LOGS:
                 self.store.append(id, name, b"".join(map(event_line, entries)))
                 self.info.appended(id)
 
     def _append_text(self, msg: Message) -> None:
-        """`job-store.append-text {logs: [[path, text]]}`: events that a user appends to logs of any jobs, as a KVS
-        append does. Answered with {unknown: [path]}, those that are no logs of the store, when the others are kept.
+        """`job-store.append-text {logs: [[path, text]]}`: {unknown: [path]}.
 
-        Raises RpcError(EINVAL) for a text that is not whole events, RpcError(ENOSPC).
+        Appends events of a user to logs of any jobs, as a KVS append does. The response lists the paths that are not
+        logs of the store; it is sent when the other texts are durable.
+
+        Raises RpcError(EINVAL) for a text that does not consist of complete events, RpcError(ENOSPC).
         """
         known: list[tuple[int, str, bytes]] = []
         not_logs = []
@@ -405,7 +414,7 @@ class _Manager:
         self.core.effects.append(Answer(msg, {"unknown": not_logs}))
         self.pipeline.touch()
 
-    # -- the module's life
+    # -- configuration and unload
 
     def _disconnected(self, sender: str) -> None:
         self.sched.disconnected(sender)
@@ -435,7 +444,10 @@ class _Manager:
         return out
 
     def _holds(self, topic: str) -> bool:
-        """Requests to the core wait during the suspension; the job store and job-info go on, as Flux's KVS would."""
+        """True for messages to the part that is suspended.
+
+        The job store and job-info are still served, as Flux's KVS would be.
+        """
         ours = (NAME + ".", "sched.", "resource-", self.exec.service + ".")
         return topic not in _LOOKS and topic.startswith(ours)
 
@@ -449,12 +461,15 @@ class _Manager:
         self.lost_output.close()
         self.store.spill.close()
         if self.journal is None:
-            # Nobody knows of these jobs any more.
+            # Without a journal, the jobs are forgotten, so their output can be deleted.
             shutil.rmtree(self.store.output, ignore_errors=True)
 
 
 def _events(key: str, text: str) -> bytes:
-    """A text for a log: whole events (RFC 18), since readers get a log by lines. Raises RpcError(EINVAL)."""
+    """The text to append to a log, encoded. Raises RpcError(EINVAL).
+
+    It must consist of complete events (RFC 18), since readers get a log by lines.
+    """
     try:
         eventlog.decode(text)
         if text and not text.endswith("\n"):
@@ -467,7 +482,7 @@ def _events(key: str, text: str) -> bytes:
 
 
 def _split(path: str) -> tuple[int | None, str]:
-    """The job, and the key below its directory, of a path of the job store; None for the job if it is of no job."""
+    """Split a path of the job store into job id and key. The id is None if the path is not a job's."""
     parts = path.split(".")
     try:
         return jobid.parse(".".join(parts[:4])), ".".join(parts[4:])
@@ -492,8 +507,9 @@ def _entry(store: Store, id: int, key: str) -> dict[str, Any]:
 
 
 def _submission_size(body: dict[str, Any]) -> int:
-    """Bytes of one job of `submit`. Raises RpcError(EPROTO) for a submission of another shape: only ingest of the same
-    broker, whose payloads are not JSON, can hand over bytes.
+    """Size of one job of `submit` in bytes. Raises RpcError(EPROTO) for an invalid submission.
+
+    Only ingest in the same broker can send a valid submission: its payload is not JSON, so it can contain bytes.
     """
     parts = body["submission"]
     if len(parts) == 4:
@@ -505,7 +521,7 @@ def _submission_size(body: dict[str, Any]) -> int:
 
 
 def _most_requeues(config: dict[str, Any]) -> int:
-    """`most-requeues` of the table [headrace]. Raises RpcError."""
+    """`most-requeues` in the table [headrace] of a configuration. Raises RpcError."""
     table = config.get("headrace", {})
     most = table.get("most-requeues", MOST_REQUEUES) if isinstance(table, dict) else MOST_REQUEUES
     if isinstance(most, int) and not isinstance(most, bool) and most >= 0:

@@ -1,7 +1,7 @@
 """The job store: jobspec, R, eventlog and guest logs of every job, active or finished (RFC 16).
 
-The data of a job has this one home. Active jobs are objects; at `clean` all of a job is packed and moves out of memory.
-Lookups are by RFC 16 key (`jobspec`, `R`, `eventlog`, `J`, `guest.exec.eventlog` ...).
+Job data is stored nowhere else. Active jobs are objects. At the event `clean`, the job is packed and moved out of
+memory. Lookups use RFC 16 keys (`jobspec`, `R`, `eventlog`, `J`, `guest.exec.eventlog` ...).
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
-# The main eventlog comes from the job's events. Its log has only entries that users appended, which no state follows.
+# The main eventlog consists of the job's events. The log of this name has only the entries that users appended, which
+# do not affect the job's state.
 MAIN_LOG = "eventlog"
 LOGS = (*GUEST_LOGS, MAIN_LOG)
 _JSON = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()
 _read_submission = msgspec.msgpack.Decoder(Submission).decode
-# A log of an inactive job up to this size is stored in the packed record, a longer one remains in its file.
+# A log of an inactive job up to this size, in bytes, is stored in the packed record. A longer log remains in its file.
 _INLINE = 64 << 10
-# The limit when room is reserved for other jobs, and the logs that are dropped for it.
+# The same limit when the disk is nearly full, and the logs that may be dropped then.
 _INLINE_SHORT = 512
 _DISPENSABLE = ("guest.output", "guest.input")
-# The largest value in a response, in bytes: a value is in memory half a dozen times on its way.
+# The largest value in a response, in bytes. It is limited because a response is copied about six times in memory.
 MOST_TEXT = 64 << 20
 
 
 class Store:
-    """`active` holds jobs until finish() packs them. Files are made below `folder`, those of logs in `output` there.
-    `tell` is given the id of a job whose output is lost, and why.
+    """The data of all jobs. `active` holds jobs until finish() packs them.
+
+    Files are created below `folder`, log files in its subfolder `output`. `tell(id, why)` is called for a job whose
+    output is lost.
     """
 
     def __init__(
@@ -52,13 +55,13 @@ class Store:
         self.folder = folder
         self.output = os.path.join(folder, output)
         self.texts = Texts()
-        # Of active jobs; of those whose jobspecs are put away, the places in `spill`.
+        # Submissions of active jobs, or their places in `spill` after put_away().
         self.submissions: dict[int, Submission | int] = {}
         self.logs: dict[int, dict[str, Log]] = {}
         self.places: dict[int, int] = {}
         self.spill = Spill(folder)
-        # The last unpacked job, since a lookup of several keys, or a watch of several logs, reads the same job
-        # repeatedly.
+        # The last unpacked job, cached because a lookup of several keys, or a watch of several logs, reads the same
+        # job repeatedly.
         self._recent: tuple[int, Packed] | None = None
 
     def __contains__(self, id: object) -> bool:
@@ -75,22 +78,25 @@ class Store:
         return log
 
     def append(self, id: int, name: str, lines: bytes) -> None:
-        """Add whole lines to a guest log of an active job. What neither memory nor disk has room for is lost, which is
-        said once, there and to `tell`.
+        """Append complete lines to a guest log of an active job.
+
+        Lines are lost if neither memory nor disk has room for them. The loss is reported once, in the log and to
+        `tell`.
         """
         log = self.log(id, name)
         was_cut = log.cut
         if not log.append(lines) and not was_cut:
-            self._say_lost(id, name, log)
+            self._report_lost(id, name, log)
 
     def append_to_any(self, id: int, name: str, lines: bytes) -> int:
-        """Add whole lines to a guest log of any job; returns the size that the log had, in bytes. Raises OSError if
-        neither memory nor disk has room.
+        """Append complete lines to a log of any job; returns the previous size of the log in bytes.
+
+        Raises OSError if neither memory nor disk has room.
         """
         log = self.log(id, name) if id in self.active else self.guest_log(id, name) or Log(self._log_path(id, name))
         size, cut = log.size, log.cut
         if not log.append(lines):
-            # The user is told; `cut` is for what a job's own processes write.
+            # The user gets an error, so `cut` is restored: it only reports lost output of the job's processes.
             why, log.cut = log.cut, cut
             raise OSError(errno.ENOSPC, f"{self.folder}: {why}")
         record = self.record(id) if id not in self.active else None
@@ -102,7 +108,7 @@ class Store:
             self._recent = None
         return size
 
-    def _say_lost(self, id: int, name: str, log: Log) -> None:
+    def _report_lost(self, id: int, name: str, log: Log) -> None:
         text = f"output is lost: {self.folder}: {log.cut}"
         if name == "guest.output":
             log.append_in_memory(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
@@ -118,7 +124,7 @@ class Store:
         self.submissions[job.id] = submission
 
     def put_away(self, job: Job) -> None:
-        """Keep what was submitted for an active job, and its jobspec, on disk."""
+        """Move the submission and the jobspec of an active job to disk."""
         submission = self.submissions[job.id]
         if isinstance(submission, Submission):
             self.submissions[job.id] = self.spill.put(_MSGPACK.encode(submission))
@@ -132,9 +138,9 @@ class Store:
         return sum(log.size - log.spilled for log in self.logs.get(id, {}).values())
 
     def saved_logs(self, id: int, short: bool = False) -> dict[str, SavedLog]:
-        """The guest logs of an active job as a record has them; long ones are completed in their files.
+        """The guest logs of an active job in the form of a record. Long logs are written to their files.
 
-        For a `short` record the output for which there is no room in a file is lost, too.
+        If `short` is true, output is dropped if its file cannot be written.
         """
         out: dict[str, SavedLog] = {}
         longest = _INLINE_SHORT if short else _INLINE
@@ -142,15 +148,15 @@ class Store:
             try:
                 out[name] = _saved(log, longest)
             except OSError as exc:
-                # A short log may still fit into the record.
+                # A short log still fits into the record.
                 if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
                     log.trim(reason(exc))
-                    self._say_lost(id, name, log)
+                    self._report_lost(id, name, log)
                 out[name] = (log.spilled, log.tail) if log.spilled else log.tail
         return out
 
     def packed(self, job: Job) -> bytes:
-        """All of an active job as one record."""
+        """The data of an active job as one record."""
         return pack(Packed(self.submission(job.id), job.events, job.r, self.saved_logs(job.id)))
 
     def finish(self, job: Job) -> None:
@@ -184,14 +190,14 @@ class Store:
         return log
 
     def take_up(self, id: int, name: str) -> None:
-        """Add what the file of an active job's log has beyond what was saved of it. Raises OSError."""
+        """Extend an active job's log by the lines in its file beyond the saved size. Raises OSError."""
         log = self.log(id, name)
         log.take_up()
         if not log.size:
             del self.logs[id][name]
 
     def leave_out(self, id: int) -> None:
-        """Remove all of a job from memory."""
+        """Remove a job from memory."""
         for known in (self.active, self.submissions, self.logs, self.places):
             known.pop(id, None)
         self._recent = None
@@ -202,7 +208,7 @@ class Store:
             try:
                 record = self.record(id)
             except RecursionError:
-                # It nests too deep, as an earlier version accepted it.
+                # The record is nested too deep to be decoded. Earlier versions accepted such jobs.
                 record = None
             place = self.places.pop(id, None)
             if place is None:
@@ -226,7 +232,7 @@ class Store:
     # -- lookups
 
     def submission(self, id: int) -> Submission:
-        """What was submitted for a job. Raises KeyError for an unknown one."""
+        """The submission of a job. Raises KeyError for an unknown job."""
         found = self.submissions.get(id)
         if isinstance(found, int):
             return _read_submission(self.spill.get(found))
@@ -238,7 +244,7 @@ class Store:
         return found
 
     def events(self, id: int) -> list[Event]:
-        """The main eventlog, as far as it may be shown; raises KeyError for an unknown job."""
+        """The events of the main eventlog that may be shown (are durable). Raises KeyError for an unknown job."""
         job = self.active.get(id)
         if job is not None:
             return job.events[: job.shown]
@@ -248,7 +254,10 @@ class Store:
         return record.events
 
     def main_log(self, id: int) -> list[Event]:
-        """The main eventlog with the entries that users appended to it, by time; raises KeyError for an unknown job."""
+        """The main eventlog with the entries appended by users, sorted by time.
+
+        Raises KeyError for an unknown job.
+        """
         events = self.events(id)
         log = self.guest_log(id, MAIN_LOG)
         if log is None:
@@ -262,15 +271,16 @@ class Store:
         return [*merged, *pending]
 
     def owner(self, id: int) -> int:
-        """The user id of a job. Raises KeyError for an unknown one."""
+        """The user id of a job. Raises KeyError for an unknown job."""
         job = self.active.get(id)
         if job is not None:
             return job.userid
         return int((self.events(id)[0][2] or {})["userid"])
 
     def jobspec(self, id: int, current: bool) -> dict[str, Any]:
-        """The jobspec as others see it: as ingest stored it or with all updates, the environment left out as real Flux
-        does (only `J` has it). Raises KeyError.
+        """The jobspec for clients: as ingest stored it or, if `current`, with all updates. Raises KeyError.
+
+        As in flux-core, the environment is left out: only `J` contains it.
         """
         job = self.active.get(id)
         if job is not None and current:
@@ -317,7 +327,10 @@ class Store:
         return list(record.logs) if record is not None else []
 
     def lookup(self, id: int, key: str, current: bool = False) -> str:
-        """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) if it is too long."""
+        """The value of an RFC 16 key as text.
+
+        Raises KeyError if the key does not exist, OSError(EFBIG) if the value is too long.
+        """
         if key == "eventlog":
             return b"".join(map(event_line, self.main_log(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
@@ -355,7 +368,7 @@ def _updated(jobspec: dict[str, Any], events: Iterable[Event]) -> dict[str, Any]
 
 
 def _saved(log: Log, longest: int) -> SavedLog:
-    """A log as a record has it: one of more than `longest` bytes is completed in its file. Raises OSError."""
+    """A log in the form of a record; above `longest` bytes, it is written to its file. Raises OSError."""
     if log.spilled or log.size > longest:
         log.spill()
         return log.spilled

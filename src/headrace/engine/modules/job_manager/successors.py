@@ -1,8 +1,8 @@
-"""Which pending job takes over the resources of an ended job, as decided by the scheduler before the end. Pure.
+"""Pending jobs that take over the resources of ended jobs, as the scheduler decided beforehand. Pure.
 
-Without this, a scheduler in another process is told of each end and responds with an allocation, which takes one round
-trip for every job. If its response is certain, it names the successors beforehand, and the loop turn in which a job
-ends allocates the resources to the next one (docs/dev/interfaces.md).
+Without successors, each end of a job takes a round trip to a scheduler in another process: a free request, then an
+allocation. If the scheduler's decision is certain in advance, it names the successors beforehand. The loop turn in
+which a job ends then allocates the resources to the next job (docs/dev/interfaces.md).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from headrace.formats.spec.job_state import SCHED
 
 
 class Successors:
-    """Ids of waiting jobs, in the order in which they take over, one each, what a job of the same request gives back.
+    """Ids of pending jobs, in the order in which they take over resources.
 
-    `active` are all jobs that are not over, by id. `expiration` is when the instance ends, in seconds since the epoch;
-    0 for never.
+    Each successor takes over the resources of one ended job with the same resource request. `active` are all active
+    jobs by id. `expiration` is the end of the instance in seconds since the epoch; 0 means never.
     """
 
     def __init__(self, active: Mapping[int, Job]) -> None:
@@ -33,19 +33,22 @@ class Successors:
         self._ids, self.expiration = deque(ids), expiration
 
     def forget(self) -> None:
-        """Drop the scheduler's list, as its premises have changed."""
+        """Drop the scheduler's list, because it may be outdated."""
         self._ids.clear()
 
     def asked(self, job: Job) -> None:
-        """Drop the list if `job`, which is pending now, precedes one in it: only the scheduler knows its place."""
+        """Drop the list if the newly pending `job` precedes a job in it.
+
+        Only the scheduler knows the place of `job`.
+        """
         last = self._active.get(self._ids[-1]) if self._ids else None
         if last is not None and job.priority > last.priority:
             self.forget()
 
     def take(self, job: Job) -> Job | None:
-        """The successor of an ended job, None if the scheduler has to choose.
+        """The successor of an ended job; None if the scheduler has to choose.
 
-        A job with a fatal exception has none: its nodes may be lost.
+        A job with a fatal exception has no successor, because its nodes may be lost.
         """
         while self._ids and job.fatal is None:
             successor = self._active.get(self._ids[0])
@@ -60,7 +63,7 @@ class Successors:
         return None
 
     def resources(self, job: Job, successor: Job, now: float) -> dict[str, Any]:
-        """R of the successor: the ended job's, for the successor's own time from `now` on."""
+        """R of the successor: the ended job's R, with start time `now` and the successor's own expiration."""
         assert job.r is not None
         ends, duration = self.expiration, js.duration(successor.jobspec)
         if duration:
@@ -69,7 +72,7 @@ class Successors:
 
 
 def notes(job: Job, successor: Job) -> dict[str, Any]:
-    """The successor's annotations, as the scheduler would set them: the ended job's, without its reasons."""
+    """The annotations that the scheduler would set: the ended job's, without the successor's old ones."""
     dropped = dict.fromkeys((successor.annotations or {}).get("sched", ()))
     return {"sched": {**dropped, **(job.annotations or {}).get("sched", {})}}
 
@@ -79,7 +82,7 @@ def _waits(job: Job) -> bool:
 
 
 def _same_request(a: Job, b: Job) -> bool:
-    """Whether two jobs differ for a scheduler only in their priorities."""
+    """True if two jobs are equal for a scheduler, except for their priorities."""
     if a.queue != b.queue:
         return False
     one, other = js.system(a.jobspec), js.system(b.jobspec)

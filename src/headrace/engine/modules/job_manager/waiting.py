@@ -1,11 +1,11 @@
-"""Which jobs wait for which other jobs (dependencies, RFC 26), and what follows when one starts or ends.
+"""Jobs that wait for other jobs (dependencies, RFC 26), and how starts and ends of jobs affect them.
 
 A job in state DEPEND waits for the start or the end of an antecedent (`afterany` and the like), for its turn among the
-jobs of its name (`singleton`), or for a moment (`begin-time`). The core says when jobs start and end. A job whose
-condition is met gets a dependency-remove, one whose condition cannot be met any more a fatal exception.
+jobs of its name (`singleton`), or for a point in time (`begin-time`). The core reports when jobs start and end. If a
+condition is met, its job gets a dependency-remove event. If it can no longer be met, its job gets a fatal exception.
 
-Pure, a part of the core. The table is derived from the dependency-add events of active jobs, of new ones and of those
-from the journal, so it is never saved.
+Pure, a part of the core. The table is derived from the dependency-add events of active jobs, both new jobs and jobs
+replayed from the journal, so it is never saved.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headrace.formats.spec.job_state import DEPEND
 class Core(Protocol):
     """The parts of the core (`core.Core`) that are used here."""
 
-    # The user id of the instance's owner, in whose name exceptions are raised.
+    # The user id of the instance owner, in whose name exceptions are raised.
     owner: int
-    # Whether users do not learn which jobs other users have (`access.private-mode`).
+    # True if the jobs of other users are hidden from a user (`access.private-mode`).
     private: bool
     active: dict[int, Job]
     inactive: dict[int, int]
@@ -45,13 +45,14 @@ class Waiting:
         self._dependents: dict[int, dict[tuple[int, str], str]] = {}
         self._singletons: dict[tuple[int, str], set[int]] = {}
         self._singleton_names: dict[int, tuple[int, str]] = {}
-        # Jobs that have ended and whose dependents are not handled yet; a chain of ends is handled one by one.
+        # Ended jobs whose dependents are not handled yet. A queue avoids recursion along a chain of dependent jobs.
         self._over: deque[Job] = deque()
         self._telling = False
 
     def check(self, job: Job, userid: int, need: deps.Need) -> None:
-        """Raise DependencyError if a new job of user `userid` has a condition that can never be met, or one on another
-        user's job. As in Flux, the owner of the instance is no exception.
+        """Raise DependencyError if a new job's condition can never be met, or is on another user's job.
+
+        `userid` is the user of the new job. As in Flux, the instance owner is no exception.
         """
         if need.kind == deps.SINGLETON:
             if not (js.system(job.jobspec).get("job") or {}).get("name"):
@@ -68,7 +69,7 @@ class Waiting:
                 raise deps.DependencyError(deps.refusal(need.kind, need.job))
 
     def _progress(self, id: int) -> tuple[bool, int | None, bool] | None:
-        """(has it started, its result or None, had it a fatal exception); None for a job that does not exist."""
+        """(started, result or None, had a fatal exception) of a job; None if it does not exist."""
         job = self.core.active.get(id)
         if job is not None:
             return job.started, None, False
@@ -78,7 +79,7 @@ class Waiting:
         return inactive_started(known), inactive_result(known), inactive_excepted(known)
 
     def watch(self, job: Job) -> None:
-        """Register the conditions of a job in DEPEND; those that are met already are removed at once."""
+        """Register the conditions of a job in DEPEND. Conditions that are already met are removed at once."""
         for description in list(job.dependencies or ()):
             need = deps.from_description(description)
             if need is None:
@@ -114,12 +115,12 @@ class Waiting:
             self.core.post(job, "dependency-remove", {"description": description})
 
     def started(self, job: Job) -> None:
-        """A job has started: handle the jobs that waited for that."""
+        """Handle the jobs that wait for the start of this job."""
         if job.id in self._dependents:
             self._settle(job.id)
 
     def ended(self, job: Job) -> None:
-        """A job has become inactive. Jobs that end as a consequence are handled after this one."""
+        """Handle the jobs that wait for the end of this job. Jobs that end as a consequence follow one by one."""
         self._over.append(job)
         if self._telling:
             return
@@ -149,7 +150,7 @@ class Waiting:
             self._dependents.pop(antecedent, None)
 
     def join_singletons(self, job: Job) -> None:
-        """Count an active job among those of its name, if it is a singleton."""
+        """Add an active job to the singletons of its user and name, if it is a singleton."""
         if any(item["scheme"] == deps.SINGLETON for item in js.dependencies(job.jobspec)):
             key = (job.userid, js.name(job.jobspec))
             self._singletons.setdefault(key, set()).add(job.id)
@@ -163,7 +164,7 @@ class Waiting:
             del self._singletons[key]
             return
         following = self.core.active.get(min(group))
-        # A job that is not in DEPEND any more is handled by its own end.
+        # If the job has left DEPEND, its own end makes room for the next singleton.
         if following is not None and following.state == DEPEND:
             self.remove(following, deps.SINGLETON)
             self.core.advance(following)

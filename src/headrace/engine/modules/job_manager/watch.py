@@ -1,7 +1,7 @@
-"""The job manager's journal of events (job-manager.events-journal): all events of all jobs, as they occur.
+"""The events journal (job-manager.events-journal): all events of all jobs, as they occur.
 
-The job-list service uses it. A consumer of the full past gets it in slices, inactive jobs first; new events of a job
-wait until its past events are sent. A message without events and without a job marks the end of the past.
+The job-list service uses it. A consumer that requests past events gets them in slices, inactive jobs first. New events
+of a job wait until its past events are sent. A message without a job and events marks the end of the past events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.formats.spec.jobspec import Bare
 from headrace.formats.spec.message import Message
 
 _ANY = -1
-# Inactive jobs in one slice: about 2 ms.
+# Inactive jobs in one slice, which takes about 2 ms.
 _SLICE = 50
 
 
@@ -52,7 +52,7 @@ class EventsJournal:
         self.streams.add(msg)
         self.consumers[msg] = consumer
         if body.get("full"):
-            # In the order of their ends, which job-list uses (RFC 43).
+            # Inactive jobs are in the order of their ends, which job-list uses (RFC 43).
             consumer.past = dict.fromkeys([*self.store.places, *sorted(self.store.active)])
             self._send_past(msg, consumer)
         else:
@@ -68,11 +68,11 @@ class EventsJournal:
             try:
                 self._send(msg, consumer, id, self.store.events(id), True)
             except (KeyError, RecursionError):
-                # The job was purged since; or it nests too deep, as an earlier version accepted it: the others come.
+                # The job was purged meanwhile, or its record is nested too deep (accepted by an earlier version).
                 continue
             job = self.store.active.get(id)
             if job is not None and job.state == SCHED and job.annotations:
-                # The scheduler's annotations of a pending job are in no eventlog.
+                # The scheduler's annotations of a pending job are not in its eventlog.
                 event = (self.ctx.now(), "annotations", {"annotations": job.annotations})
                 self._respond(msg, consumer, id, [event], {})
         if consumer.past:
@@ -85,7 +85,7 @@ class EventsJournal:
             self._respond(msg, consumer, id, events, self._extras(id, events) if extras else {})
 
     def _extras(self, id: int, events: list[Event]) -> dict[str, Any]:
-        """jobspec and R, with the events that bring them about."""
+        """The jobspec if `events` has a submit event, and R if it has an alloc event."""
         out: dict[str, Any] = {}
         for _, name, _ in events:
             if name == "submit":
@@ -105,7 +105,7 @@ class EventsJournal:
             self.ctx.respond(msg, {"id": id, "events": lines, **extras})
 
     def publish(self, news: list[News]) -> None:
-        """Send events that are durable now, job by job."""
+        """Send events that have become durable, job by job."""
         consumers = list(self.consumers.items())
         for job, first, events in news:
             allocated = job.r is not None and any(event[1] == "alloc" for event in events)
@@ -124,7 +124,7 @@ class EventsJournal:
                     self._respond(msg, consumer, job.id, events, extras)
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
-        """Send volatile annotations, as an event that no eventlog has."""
+        """Send volatile annotations, as an event that is not in the eventlog."""
         self.events += 1
         event = (time, "annotations", {"annotations": annotations or {}})
         for msg, consumer in list(self.consumers.items()):
@@ -136,7 +136,7 @@ class EventsJournal:
 
 
 def _with_annotations(events: list[Event]) -> list[Event]:
-    """`events` with an `annotations` event before each `alloc` that has annotations, as in flux-core's journal."""
+    """Insert an `annotations` event before each `alloc` that has annotations, as in flux-core's journal."""
     found: list[Event] = []
     for event in events:
         if event[1] == "alloc" and event[2] and "annotations" in event[2]:

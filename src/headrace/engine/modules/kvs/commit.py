@@ -1,8 +1,9 @@
-"""The path of a KVS change: transactions are merged into versions of namespaces, made durable, and published.
+"""KVS changes: transactions are merged into versions of namespaces, made durable, and published.
 
-Changes are collected until the end of the loop turn, or while a write is under way. Then the changes of one namespace
-become one version (unless a client forbids merging), and all versions are written with one sync. Only afterwards they
-are published: responses, setroot events, requests that wait for a version. A change that fails is refused alone.
+Changes are collected until the end of the loop turn, or until the write in progress has finished. Then the changes of
+each namespace become one version (unless a client forbids merging), and all versions are written with one sync. Only
+then they are published: commits are answered, setroot events are sent, and requests that wait for the version are
+answered. If a change fails, only this change is refused.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from headrace.formats.spec.message import Message
 
 PRIMARY = "primary"
 
-# The number of versions whose trees stay readable by reference without the content store.
+# The number of latest versions whose trees can be read by reference without the content store.
 _HISTORY = 256
-# Limits of one batch: seconds that applying changes may take, and changes, as responses take time as well.
+# Limits of one batch: seconds for applying changes, and number of changes, because responses also take time.
 _SLICE = 0.002
 _BATCH = 200
 
@@ -54,7 +55,7 @@ class Namespace:
 
 
 class Change:
-    """A change to be written: a transaction, or with `create` or `remove` the creation or removal of a namespace."""
+    """A change to be written: a transaction, or creation (`create`) or removal (`remove`) of a namespace."""
 
     __slots__ = ("create", "merge", "messages", "names", "ops", "remove", "space", "sync")
 
@@ -84,7 +85,7 @@ class Version:
 
 
 class Estate(NamedTuple):
-    """The state that a KVS passes to its next load in the same broker: namespaces and their nodes."""
+    """The state that a KVS leaves to its next load in the same broker: namespaces and their nodes."""
 
     refs: Refs
     spaces: dict[str, Namespace]
@@ -111,15 +112,15 @@ class Committer:
         # Distributions of the number of operations in commits and in fences.
         self.commit_ops = Spread()
         self.fence_ops = Spread()
-        # The last published roots, held so that their trees stay readable by reference.
+        # The latest published roots, kept in memory so that their trees can be read by reference.
         self.history: deque[Dir | DirRef] = deque(maxlen=_HISTORY) if estate is None else estate.history
-        # Published roots of the primary namespace; lookups by these references include the view of jobs.
+        # Published roots of the primary namespace. Lookups at these roots include the view of jobs.
         self.primary_roots: WeakSet[Dir] = WeakSet()
         self._log = log
         self._thread = Background(ctx.loop.call_soon_threadsafe, "kvs") if log is not None else None
         self._busy = False
         self._failing = False
-        # Set at the end: changes are refused, and the future is done when those before are written.
+        # Set by close(): further changes are refused, and `_written` is done when the queued changes are written.
         self._closing = False
         self._written: asyncio.Future[None] | None = None
         for space in (log.replay() if log is not None else {}).values():
@@ -131,7 +132,7 @@ class Committer:
         self.primary_roots.add(self.primary_root)
 
     def queue(self, change: Change) -> None:
-        """Add a change; its messages are answered when it is published or refused."""
+        """Add a change. Its messages are answered when it is published or refused."""
         if self._closing:
             self._refuse(change, RpcError(errno.ENOSYS, f"{self.ctx.name} was unloaded"))
             return
@@ -139,7 +140,7 @@ class Committer:
         self.ctx.at_flush(self._flush)
 
     def _flush(self) -> None:
-        """Turn pending changes into versions, and write these; one write is under way at a time."""
+        """Turn pending changes into versions and write them, unless a write is in progress."""
         if self._busy or not self.pending:
             return
         versions: list[Version] = []
@@ -177,11 +178,11 @@ class Committer:
         if versions:
             self._write(records, lambda: self._publish(versions), [c for v in versions for c in v.changes])
         elif not self._busy:
-            # The batch had only changes that were refused, so nothing else starts the next batch.
+            # All changes of the batch were refused, so no write will start the next batch.
             self._flush_soon()
 
     def _next_version(self, change: Change, latest: dict[str, Version]) -> Version:
-        """The version with `change` applied. Raises RpcError if the change is refused, or Missing."""
+        """The version that contains `change`. Raises RpcError if the change is refused, or Missing."""
         space = self.spaces.get(change.space)
         if space is None:
             raise RpcError(errno.ENOTSUP)
@@ -211,7 +212,7 @@ class Committer:
             self._flush_soon()
 
     def _write(self, records: list[bytes], publish: Callable[[], None], changes: list[Change]) -> None:
-        """Make `records` durable, then call `publish`; refuse `changes` if that fails."""
+        """Make `records` durable, then call `publish`. If the write fails, refuse `changes`."""
         if self._log is None or self._thread is None:
             publish()
             self._flush_soon()
@@ -365,10 +366,10 @@ class Committer:
         self._write([record], publish, [change])
 
     async def close(self) -> None:
-        """Write what is queued, and refuse what comes from now on.
+        """Write queued changes and refuse further ones.
 
-        With a log, store a checkpoint for programs that read the content store of a stopped instance. The state is
-        passed to the next load in this broker, which reads the namespaces from the log if there is one.
+        With a log, also store a checkpoint, for programs that read the content store of a stopped instance. The state
+        is left to the next load in this broker, which reads the namespaces from the log if there is one.
         """
         await self._finish()
         kept = self.ctx.kept
@@ -383,16 +384,16 @@ class Committer:
             await self._thread.close()
         if self._log is not None:
             self._log.close()
-        # At last, since requests came in the meantime.
+        # Done last, because requests may have arrived in the meantime.
         for space in self.spaces.values():
             for _seq, msg in space.waiters:
                 self.ctx.respond_error(msg, errno.ENOSYS, f"{self.ctx.name} was unloaded")
             space.waiters.clear()
 
     async def _finish(self) -> None:
-        """Write the queued changes; later ones are refused, or a reload under load might never end."""
+        """Write the queued changes. Later changes are refused; otherwise a reload under load might never end."""
         loop = self.ctx.loop
-        # The last changes of modules that were unloaded just before may be among the messages of this turn.
+        # The messages of this turn may include the last changes of modules that were unloaded just before.
         delivered: asyncio.Future[None] = loop.create_future()
         self.ctx.at_flush(lambda: delivered.set_result(None))
         await delivered
@@ -407,9 +408,9 @@ def _snapshot(space: Namespace) -> Space:
 
 
 class Spread:
-    """The distribution of a quantity: count, least, most, mean and standard deviation, without storing the samples.
+    """Count, least, most, mean and standard deviation of a quantity, without storing the samples.
 
-    Welford's running mean and sum of squared differences stay accurate where a sum of squares does not.
+    Uses Welford's running mean and sum of squared differences, which stay accurate where a sum of squares does not.
     """
 
     def __init__(self) -> None:
@@ -428,7 +429,10 @@ class Spread:
         self._squares += before * (value - self.mean)
 
     def stats(self) -> dict[str, float]:
-        """The values for `module stats`; the deviation is that of a sample, 0 for fewer than two values."""
+        """The values for `module stats`.
+
+        `stddev` is the sample standard deviation, 0 for fewer than two values.
+        """
         deviation = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
         return {
             "count": self.count,

@@ -1,9 +1,9 @@
-"""Job data that clients commit to the KVS: appends to a job's logs are for the job store, other values take precedence
-over the job store's; pure.
+"""Job data that clients commit to the KVS. Pure.
 
-The job store has jobspec, R and eventlog of each job, and the KVS shows what a client commits below a job's directory
-(RFC 16) in their place. The job-info service reads the job store directly, so it must know these keys. Keys of the
-job's own namespace, `guest`, are not among them: job-info requests these from the KVS if the job store lacks them.
+Appends to a job's logs are passed to the job store. Any other value that is committed below a job's directory (RFC 16)
+is shown in the KVS instead of the job store's value. The job-info service reads the job store directly, so it must know
+the keys of these values. Keys in the job's own namespace, `guest`, are excluded: job-info requests them from the KVS if
+they are not in the job store.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from headrace.engine.modules.kvs.txn import Op
 from headrace.engine.modules.kvs.walk import split_key
 from headrace.formats.spec.kvs_flags import APPEND
 
-# The number of components of a job directory's path: "job", and four groups of hex digits.
+# The number of components in the path of a job's directory: "job", and four groups of hex digits.
 _DEPTH = 5
 
 
 def touched(ops: Iterable[Op]) -> dict[str, bool]:
-    """The keys of job data that `ops` change, each with whether it has a committed value afterwards."""
+    """The keys of job data that `ops` change. True means that the key has a committed value afterwards."""
     keys = {}
     for op in ops:
         if op.key.lstrip(".").startswith("job."):
@@ -32,7 +32,7 @@ def touched(ops: Iterable[Op]) -> dict[str, bool]:
 
 
 def committed(root: Dir) -> dict[str, bool]:
-    """The keys of job data with committed values in the primary namespace at `root`, each with True.
+    """The keys of job data with committed values in the primary namespace at `root`, each mapped to True.
 
     Directories that are not in memory are skipped.
     """
@@ -48,7 +48,7 @@ def committed(root: Dir) -> dict[str, bool]:
 
 
 class LogAppend(NamedTuple):
-    """An append to a log of a job: the number of its operation, the job store's path, and the text."""
+    """An append to a log of a job: index of the operation, path in the job store, text."""
 
     number: int
     path: str
@@ -56,13 +56,15 @@ class LogAppend(NamedTuple):
 
     @property
     def job(self) -> str:
-        """The job store's path of the job."""
+        """The job's path in the job store."""
         return ".".join(self.path.split(".")[: _DEPTH - 1])
 
 
 def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
-    """The appends of a transaction that the job store may have a log for: those to jobs' eventlogs and to keys of
-    jobs' namespaces, without a committed value in the primary namespace at `root`, or from an earlier operation.
+    """The appends of a transaction to keys that may be logs in the job store.
+
+    These are the eventlogs of jobs and the keys in the namespaces of jobs. Keys are excluded if they have a committed
+    value in the primary namespace at `root`, or a value from an earlier operation of the transaction.
     """
     found = []
     written = set()
@@ -75,7 +77,7 @@ def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
         path = ".".join(names[1:])
         if op.flags & APPEND and path not in written and not _has_value(root, names):
             assert isinstance(op.node, (Val, ValRef))
-            # Bytes that are no UTF-8 become `\xNN`, which is no escape of JSON either, and so no event.
+            # Bytes that are not UTF-8 become `\xNN`. JSON has no such escape, so the job store rejects the text.
             found.append(LogAppend(number, path, value_bytes(op.node).decode("utf-8", "backslashreplace")))
         else:
             written.add(path)

@@ -1,7 +1,8 @@
-"""The KVS's log of versions, which survives `kill -9`: SQLite, one synced transaction for each batch of commits.
+"""The KVS's log of versions, which survives `kill -9`.
 
-The log has operations, not blobs, so that it is only as large as the clients' values. When it is larger than the trees,
-the trees replace it. Every method may wait for the disk, so the loop calls them through `background.Background`.
+The log is an SQLite database with one synced transaction per batch of commits. It stores operations instead of blobs,
+so it is only as large as the clients' values. When it becomes larger than the trees, it is replaced by the trees. Every
+method may wait for the disk, so the event loop calls them through `background.Background`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from headrace.engine.broker.kept import make_private
 from headrace.engine.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node, pack, unpack
 from headrace.engine.modules.kvs.txn import Op, apply, pack_ops, unpack_ops
 
-# The log is replaced by the trees when it is larger than this number of bytes and than twice the trees.
+# The log is replaced by the trees when it is larger than this number of bytes and more than twice as large as the
+# trees.
 _COMPACT_BYTES = 4 << 20
 
 
 class LogError(ValueError):
-    """A damaged log: a record is not what was written."""
+    """A damaged log: a record differs from the record that was written."""
 
 
 class Space(NamedTuple):
@@ -36,7 +38,7 @@ class Space(NamedTuple):
 
 
 class _Version(msgspec.Struct, frozen=True, array_like=True, tag="version"):
-    """A version of a namespace: packed operations, and the packed directories that they go through, by reference."""
+    """A version of a namespace: packed operations, and packed directories on their paths, by reference."""
 
     name: str
     seq: int
@@ -60,12 +62,12 @@ class _Removed(msgspec.Struct, frozen=True, array_like=True, tag="remove"):
 
 _Record = _Version | _Created | _Removed
 _encode = msgspec.msgpack.Encoder().encode
-# As arrays that begin with the tag, in the logs of every version.
+# Records are arrays that begin with the tag, in logs of all versions of Headrace.
 _decode = msgspec.msgpack.Decoder(_Record).decode
 
 
 def version_record(name: str, seq: int, ops: list[Op], opened: list[DirRef]) -> bytes:
-    """The record of a version; `opened`, from `apply`, makes a replay independent of the content store."""
+    """The record of a version. `opened` (from `apply`) makes the replay independent of the content store."""
     loaded = {node.ref: pack(node) for node in opened}
     return _encode(_Version(name, seq, pack_ops(ops), loaded))
 
@@ -89,12 +91,12 @@ class Log:
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL, crc INTEGER)")
         if "crc" not in (column for _, column, *_ in self._db.execute("PRAGMA table_info(log)")):
-            # Earlier versions wrote logs without checksums; SQLite itself checks no values.
+            # Earlier versions wrote logs without checksums. SQLite itself does not verify values.
             self._db.execute("ALTER TABLE log ADD COLUMN crc INTEGER")
         self._bytes = self._base = int(self._db.execute("SELECT total(length(record)) FROM log").fetchone()[0])
 
     def replay(self) -> dict[str, Space]:
-        """The namespaces after the last record, empty for a new log. Raises LogError or sqlite3.Error."""
+        """The namespaces after the last record; none for a new log. Raises LogError or sqlite3.Error."""
         spaces: dict[str, Space] = {}
         for id, raw, crc in self._db.execute("SELECT id, record, crc FROM log ORDER BY id"):
             try:
@@ -107,7 +109,7 @@ class Log:
         return spaces
 
     def append(self, records: list[bytes]) -> None:
-        """Write and sync all `records`; if this raises, none was written."""
+        """Write and sync all `records`. If this raises, none of them was written."""
         self._db.execute("BEGIN")
         try:
             self._insert(records)
@@ -122,7 +124,7 @@ class Log:
         return self._bytes > max(_COMPACT_BYTES, 2 * self._base)
 
     def compact(self, spaces: list[Space]) -> None:
-        """Replace the log by the namespaces, given as they are after its last record."""
+        """Replace the log by `spaces`, the namespaces after its last record."""
         records = [create_record(space) for space in spaces]
         self._db.execute("BEGIN")
         try:
@@ -169,15 +171,15 @@ def _replay_ops(root: Dir | DirRef, ops: list[Op], name: str, loaded: dict[str, 
 
 
 def _root(packed: list[Any]) -> Dir | DirRef:
-    """A namespace's root: a directory, or a reference if the content store did not have its blob."""
+    """The root of a namespace: a directory, or a reference if its blob was not in the content store."""
     node: Node = unpack(packed)
     if not isinstance(node, (Dir, DirRef)):
-        raise KvsError(0, "the log names something else than a directory as a root")
+        raise KvsError(0, "the root of a namespace in the log is not a directory")
     return node
 
 
 def _directory(packed: list[Any]) -> Dir:
     node = _root(packed)
     if not isinstance(node, Dir):
-        raise KvsError(0, "the log names a reference where it must have a directory")
+        raise KvsError(0, "the log has a reference in place of a directory")
     return node

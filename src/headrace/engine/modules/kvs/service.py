@@ -1,8 +1,8 @@
-"""The key-value store (RFC 11) on rank 0: namespaces, commits, lookups, and setroot events for followers.
+"""The key-value store (RFC 11) on rank 0: namespaces, commits, lookups, setroot events for followers.
 
-Commits go through `Committer` and are answered when they are durable; lookups read the published version and never wait
-for a write. The directory `job` and the namespaces `job-ID` are views of the job store; values that clients commit
-below them are stored here and shown in the view.
+Commits are handled by `Committer` and answered when they are durable. Lookups read the published version and never wait
+for a write. The directory `job` and the namespaces `job-ID` are views of the job store. Values that clients commit
+below them are stored here and shown in the views.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _FOR_GUESTS = ("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-vers
 _LOST = "What is in the key-value store is lost then, jobs are not."
 _SIGNED_JOBSPEC = re.compile(r"job\.((?:[0-9a-f]{4}\.){3}[0-9a-f]{4})\.J\Z")
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
-# Arguments of the module: the root to begin with, and whether commits may share a version (1, the default, or 0).
+# Module arguments: the initial root, and whether commits may be merged into one version (1, the default, or 0).
 _ROOTREF, _MERGE = "initial-rootref", "transaction-merge"
 
 
 class Fence:
-    """Transactions with a common name, committed together when `total` of them have arrived."""
+    """Transactions with the same name, committed together when `total` of them have arrived."""
 
     __slots__ = ("messages", "ops", "total")
 
@@ -72,20 +72,22 @@ class Kvs:
         self.spaces = self.store.spaces
         self.merge = merge
         self.fences: dict[tuple[str, str], Fence] = {}
-        # Clients may create a namespace with the reference of the empty directory without storing its blob.
+        # Kept in memory, because clients may create a namespace with the reference of the empty directory without
+        # storing its blob.
         self._empty = Dir({})
         self._empty.reference(self.refs)
-        # In bytes; None for the default.
+        # In bytes; None until the content service has reported it.
         self.blob_limit: int | None = None
         ctx.subscribe("content.limits", lambda msg: self._limit(msg.obj))
-        # A job-info service that was loaded earlier gets the keys by this event; a later one requests them.
+        # A job-info service that was loaded before the KVS gets the keys by this event. If loaded later, it requests
+        # them.
         present = self.job_data(None)
         if present["keys"]:
             ctx.publish("kvs.job-data", present, private=True)
         ctx.call("content.limits", {}, lambda reply: None if reply.errnum else self._limit(reply.obj))
 
     def _limit(self, limits: Any) -> None:
-        """Set the content service's limit of a blob: each value is a blob, and is refused before it is committed."""
+        """Set the content service's blob size limit. Larger values are refused before they are committed."""
         self.blob_limit = limits["blob-size-limit"]
 
     # Reading
@@ -100,7 +102,7 @@ class Kvs:
         return space
 
     def walk(self, msg: Message) -> Walk:
-        """The environment of walks for the sender of `msg`."""
+        """The environment for walks on behalf of the sender of `msg`."""
 
         def root_of(name: str, walk: Walk) -> View:
             job = self._job_of(name)
@@ -119,14 +121,14 @@ class Kvs:
         return Walk(self.refs, root_of)
 
     def _job_of(self, name: str) -> str | None:
-        """The job store's path if `name` is the namespace of a job; None for any other namespace."""
+        """The job's path in the job store if `name` is the namespace of a job, else None."""
         match = None if name in self.spaces else _JOB_SPACE.match(name)
         if match is None or int(match[1]) >= 1 << 64:
             return None
         return job_path(int(match[1]))
 
     def _seen(self, name: str) -> Namespace:
-        """The namespace whose version applies to `name`."""
+        """The namespace `name`, or the primary namespace for the namespace of a job."""
         return self.spaces.get(name) or self.spaces[PRIMARY]
 
     def root_at(self, treeobj: Any) -> View:
@@ -141,10 +143,10 @@ class Kvs:
         return self._lookup(msg, plus=False)
 
     def lookup_plus(self, msg: Message) -> Any:
-        """As lookup, with the root's reference and version; for a missing key the response is {errno, ...}, not an
-        error.
+        """kvs.lookup-plus: like lookup, with the root's reference and version.
 
-        `outside` is true if the walk read the job store, whose changes no setroot event announces.
+        For a missing key, the response is {errno, ...} instead of an error. `outside` is true if the walk read the job
+        store, whose changes are not announced by setroot events.
         """
         return self._lookup(msg, plus=True)
 
@@ -156,11 +158,11 @@ class Kvs:
         walk = self.walk(msg)
         fixed = None
         if rootdir is not None:
-            # A reference is no permission: users may know one who may not read what it names.
+            # Knowing a reference does not grant access, so the permission is checked by namespace.
             self.space(name if name in self.spaces else PRIMARY, msg)
             fixed = self.root_at(rootdir)
             if isinstance(fixed, Top):
-                # A user who names a namespace of their own does not get the primary one by its root.
+                # Users must not read the primary namespace by naming their own namespace and the primary root.
                 self.space(PRIMARY, msg)
 
         def attempt() -> dict[str, Any]:
@@ -183,7 +185,7 @@ class Kvs:
         return _as_rpc(self.fetcher.run(walk, attempt))
 
     def getroot(self, msg: Message) -> Any:
-        """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}; the reference includes the view of jobs."""
+        """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}. The root includes the view of jobs."""
         name = msg.obj["namespace"]
         walk = self.walk(msg)
 
@@ -207,7 +209,7 @@ class Kvs:
         self.ctx.respond(msg, payload=blob or None)
 
     def wait_version(self, msg: Message) -> dict[str, Any] | None:
-        """kvs.wait-version {namespace, rootseq}: answered when the namespace has this version."""
+        """kvs.wait-version {namespace, rootseq}: responds when the namespace has reached this version."""
         body = msg.obj
         space = self.space(body["namespace"], msg)
         if space.seq >= body["rootseq"]:
@@ -216,9 +218,9 @@ class Kvs:
         return None
 
     def job_data(self, _msg: Message | None) -> dict[str, Any]:
-        """kvs.job-data -> {keys: {KEY: true}}: the keys of jobs with committed values in place of the job store's.
+        """kvs.job-data -> {keys: {KEY: true}}: the job keys whose committed values override the job store's.
 
-        The event of the same name has the keys that changed; false stands for a key that was unlinked.
+        The event of the same name has the keys that changed. The value false means that the key was unlinked.
         """
         return {"keys": committed(self.store.primary_root)}
 
@@ -241,14 +243,15 @@ class Kvs:
         return change
 
     def fence(self, msg: Message) -> None:
-        """kvs.fence {name, nprocs, namespace, flags, ops}: the transactions of `nprocs` requests as one commit."""
+        """kvs.fence {name, nprocs, namespace, flags, ops}: commit `nprocs` transactions together."""
         body = msg.obj
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         if body["nprocs"] < 1:
             raise RpcError(errno.EINVAL, f"fence {body['name']}: nprocs must be 1 or more")
-        # A job's namespace is part of the primary one, so the same fence name may be in use in both.
+        # The key has the requested namespace, not `space`: a job's namespace is part of the primary namespace, and
+        # the same fence name may be used in both.
         key = (body["namespace"], body["name"])
         fence = self.fences.setdefault(key, Fence(body["nprocs"]))
         if body["nprocs"] != fence.total:
@@ -262,7 +265,7 @@ class Kvs:
             self._queue(change)
 
     def _queue(self, change: Change) -> None:
-        """Queue a client's transaction, after the job store has appended what is for logs of its jobs."""
+        """Queue a client's transaction, after passing appends to logs of jobs to the job store."""
         appends = log_appends(self.store.primary_root, change.ops) if change.space == PRIMARY else []
         if not appends:
             self.store.queue(change)
@@ -306,11 +309,11 @@ class Kvs:
         return space, ops
 
     def _guard_jobspec(self, op: Op) -> None:
-        """Raise an exception on a pending job whose signed jobspec (`J`, RFC 16) is overwritten; Flux does so at its
-        start.
+        """Raise an exception on a pending job if `op` overwrites its signed jobspec (`J`, RFC 16).
 
-        The job would run its user's jobspec, which the job store has, but programs that read `J` in the KVS would see
-        another jobspec. A job that has started has read its `J` already and is not affected.
+        The job would run the submitted jobspec from the job store, but programs that read `J` in the KVS would see
+        another jobspec. Flux raises the exception when the job starts. A job that has started has already read its `J`
+        and is not affected.
         """
         if not op.key.endswith("J") or not op.key.startswith("job"):
             return
@@ -324,13 +327,16 @@ class Kvs:
             if log and '"name":"start"' not in log:
                 note = f"the signed jobspec {op.key} was changed in the KVS after the job was submitted"
                 job = {"id": int(path.replace(".", ""), 16), "type": EXEC, "severity": FATAL, "note": note}
-                # A job that has ended in the meantime refuses the exception, and does not need it.
+                # An error is ignored: the job may have ended in the meantime.
                 self.ctx.call("job-manager.raise", job, lambda _reply: None)
 
         self.ctx.call("job-store.lookup", {"path": f"{path}.eventlog"}, looked_up)
 
     def _refuse_unlinking_jobs(self, space: Namespace, ops: list[Op]) -> None:
-        """Raise RpcError(EPERM) for unlinking keys that only the job store has, which would silently change nothing."""
+        """Raise RpcError(EPERM) for unlinking keys that only the job store has.
+
+        Unlinking them would silently have no effect.
+        """
         for op in ops:
             if op.node is not None or not op.key.startswith("job"):
                 continue
@@ -347,7 +353,7 @@ class Kvs:
         """kvs.namespace-create {namespace, owner, flags, rootref?}. Raises RpcError(EEXIST, EINVAL)."""
         body = msg.obj
         name = body["namespace"]
-        # The name is part of event topics, and a topic must not have a NUL (RFC 3).
+        # The name is part of event topics, and a topic must not contain a NUL (RFC 3).
         if not name or any(c.isspace() or c in "./\0" for c in name):
             raise RpcError(errno.EINVAL, f"{name!r} is not a namespace name")
         owner = body["owner"] & 0xFFFFFFFF
@@ -367,7 +373,7 @@ class Kvs:
         try:
             await self.fetcher.fill(root)
         except KvsError:
-            # The namespace is created; lookups in it report that its root is missing from the content store.
+            # The namespace is created anyway. Lookups report that its root is not in the content store.
             root.loaded = None
         self._create(msg, name, owner, flags, root if root.loaded is None else root.loaded)
 
@@ -377,8 +383,9 @@ class Kvs:
         self.store.queue(change)
 
     def namespace_remove(self, msg: Message) -> None:
-        """kvs.namespace-remove {namespace}; an unknown one is no error. Raises RpcError(ENOTSUP) for the
-        primary one.
+        """kvs.namespace-remove {namespace}. An unknown namespace is not an error.
+
+        Raises RpcError(ENOTSUP) for the primary namespace.
         """
         name = msg.obj["namespace"]
         if name == PRIMARY:
@@ -412,12 +419,12 @@ class Kvs:
             self.store.queue(Change(PRIMARY, [], ops))
 
     def disconnected(self, sender: str) -> None:
-        """Remove a client's waiting requests; its part of a fence remains, as after a disconnect in Flux."""
+        """Remove a client's waiting requests. Its part of a fence remains, as in Flux."""
         for space in self.spaces.values():
             space.waiters = [entry for entry in space.waiters if entry[1].sender != sender]
 
     async def close(self) -> None:
-        """Finish the changes that are queued; refuse all other waiting requests, last those of incomplete fences."""
+        """Finish the queued changes, then refuse waiting requests, including those of incomplete fences."""
         await self.store.close()
         for fence in self.fences.values():
             for msg in fence.messages:
@@ -467,13 +474,13 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
 
 
 async def _begin_at(ctx: ModuleContext, kvs: Kvs, rootref: str, flags: int = 0) -> None:
-    """Replace the keys by those below `rootref`. Jobs are not part of it, as their data are in the job store.
+    """Replace all keys by the keys below `rootref`, except `job`: job data are in the job store.
 
     Raises RpcError if the root is not in the content store.
     """
     try:
         root = await kvs.fetcher.directory(rootref)
-        # An earlier version may be in memory only, and for a while.
+        # The blobs of an earlier version may exist only in memory, and only for a limited time.
         await kvs.fetcher.keep(root)
     except KvsError as exc:
         raise failure(exc) from None
@@ -484,14 +491,14 @@ async def _begin_at(ctx: ModuleContext, kvs: Kvs, rootref: str, flags: int = 0) 
 
 
 async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
-    """Start with the checkpoint that `flux restore --checkpoint` made.
+    """Start from the checkpoint that `flux restore --checkpoint` made, if there is one.
 
-    It is used once, because the commit makes a checkpoint of the KVS's own after it. Raises RpcError as `_begin_at`.
+    The checkpoint is used only once, because the commit makes a newer checkpoint. Raises RpcError like `_begin_at`.
     """
     try:
         newest = (await ctx.rpc("content-backing.checkpoint-get", {}))["value"][0]
     except RpcError:
-        # There is no backing store, or it has no checkpoint.
+        # There is no backing store, or no checkpoint in it.
         return
     if newest.get("restored"):
         await _begin_at(ctx, kvs, newest["rootref"], SYNC)
@@ -502,7 +509,7 @@ def _hash(ctx: ModuleContext) -> str:
 
 
 def check(ctx: ModuleContext, args: list[str]) -> None:
-    """Raises RpcError(EINVAL) for wrong arguments."""
+    """Raise RpcError(EINVAL) for invalid module arguments."""
     only(ctx, args, known=(_ROOTREF, _MERGE))
     given = dict(arg.partition("=")[::2] for arg in args)
     if given.get(_MERGE, "1") not in ("0", "1"):
@@ -512,8 +519,9 @@ def check(ctx: ModuleContext, args: list[str]) -> None:
 
 
 def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
-    """Provide `kvs`; with a statedir, or in a process of its own, with a log. The result is done when the keys of the
-    log, checkpoint or `initial-rootref` are loaded.
+    """Provide `kvs`, with a log if there is a statedir or the module has its own process.
+
+    The result is done when the keys of the checkpoint or of `initial-rootref` are loaded.
     """
     given = dict(arg.partition("=")[::2] for arg in args)
     path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)

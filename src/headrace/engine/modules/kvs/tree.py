@@ -1,9 +1,9 @@
-"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and their tree objects (RFC 11).
+"""The KVS's trees: immutable nodes with shared structure, hashes, tree objects (RFC 11). Pure.
 
 A commit copies only the directories on its path, so every version in use stays readable at no cost, and a failed
-transaction changes nothing. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed with the first request
-for a reference and kept in the node; blobs are made again from the node when a client loads them, so nothing is stored
-twice. For the log, trees are packed without hashing. Reading a blob that only the content service has raises
+transaction changes nothing. Hashes (of RFC 11 tree objects, addressed as in RFC 10) are computed when a reference is
+first requested, and cached in the node. The blob of a node is generated again when a client loads it, so that nothing
+is stored twice. For the log, trees are packed without hashing. Reading a blob that only the content service has raises
 `Missing`: the caller fetches the blob and repeats the operation.
 """
 
@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 
 from headrace.formats.spec import treeobj
 
-# A value with longer base64 text is stored as a blob of its own, as in Flux, so that hashes agree.
+# A value whose base64 text is longer is stored as a separate blob, as in Flux, so that hashes agree.
 _INLINE_LIMIT = 72
-# Limits the components of a key and nested directories; hashing recurses three calls for each level.
+# Limit on components of a key and on nested directories: hashing needs three nested calls per level.
 MAX_DEPTH = 128
 
 
@@ -35,7 +35,7 @@ class KvsError(ValueError):
 
 
 class Missing(Exception):
-    """The blob `node.ref` must be loaded from the content service, and passed to `node.fill`."""
+    """The blob `node.ref` must be loaded from the content service and passed to `node.fill`."""
 
     def __init__(self, node: Blob | DirRef) -> None:
         super().__init__(node.ref)
@@ -55,7 +55,7 @@ class Refs:
         return f"{self.hash_name}-{treeobj.digest(data, self.hash_name).hex()}"
 
     def valid(self, ref: object) -> bool:
-        """Whether `ref` is a blobref of this instance's hash."""
+        """True if `ref` is a blobref of this instance's hash."""
         if not isinstance(ref, str) or not ref.startswith(self.hash_name + "-"):
             return False
         digits = ref[len(self.hash_name) + 1 :]
@@ -70,7 +70,7 @@ class Refs:
 
 
 class Blob:
-    """A piece of a value: its bytes, or only its reference until it is read."""
+    """A piece of a value: its bytes, or only its reference until the blob is loaded."""
 
     __slots__ = ("__weakref__", "_twin", "data", "ref")
 
@@ -85,7 +85,7 @@ class Blob:
             self.ref = refs.blobref(self.data)
             twin = refs.live.setdefault(self.ref, self)
             if twin is not self and isinstance(twin, Blob):
-                self._twin = twin  # the registered blob must live as long as this one
+                self._twin = twin  # keeps the registered blob alive as long as this equal blob
         return self.ref
 
     def fill(self, data: bytes, refs: Refs) -> None:
@@ -94,7 +94,7 @@ class Blob:
 
 
 class Val:
-    """A value that is stored in its directory: a small one, or one of the job store."""
+    """A value that is stored in its directory: a small value, or a value of the job store."""
 
     __slots__ = ("_entry", "data")
 
@@ -106,8 +106,8 @@ class Val:
 class ValRef:
     """A large or appended value: the first `count` of `blobs`.
 
-    Versions of a growing value share the list: an append to the longest version extends the list in place, which older
-    versions do not see.
+    Versions of a growing value share the list. An append to the longest version extends the list in place, which does
+    not affect older versions because of their `count`.
     """
 
     __slots__ = ("_entry", "blobs", "count")
@@ -143,7 +143,7 @@ class Dir:
         self._twin: Dir | None = None
 
     def reference(self, refs: Refs) -> str:
-        """The blobref; hashes all nodes below that have no reference yet."""
+        """The blobref. Hashes all nodes below that do not have a reference yet."""
         if not self._ref:
             self._ref = refs.blobref(dir_blob(self, refs))
             twin = refs.live.setdefault(self._ref, self)
@@ -153,7 +153,7 @@ class Dir:
 
 
 class DirRef:
-    """A directory known by its reference; `loaded` is the directory once its blob was read."""
+    """A directory known by its reference. `loaded` is the directory once its blob has been loaded."""
 
     __slots__ = ("loaded", "ref")
 
@@ -179,7 +179,7 @@ Node = Union[Val, ValRef, Symlink, Dir, DirRef]
 
 
 def value_node(data: bytes) -> Val | ValRef:
-    """The node for a value: inline or as a blob, as Flux would store it."""
+    """The node for a value, inline or as a blob, as in Flux."""
     return Val(data) if (len(data) + 2) // 3 * 4 <= _INLINE_LIMIT else ValRef([Blob(data)])
 
 
@@ -230,7 +230,7 @@ def dir_blob(node: Dir, refs: Refs) -> bytes:
 
 
 def to_treeobj(node: Node, refs: Refs) -> dict[str, Any]:
-    """The tree object for `node` in its directory; a directory gives a dirref."""
+    """The tree object for `node` in its directory. For a directory, this is a dirref."""
     if isinstance(node, Val):
         return val_treeobj(node.data)
     if isinstance(node, ValRef):
@@ -245,7 +245,10 @@ def to_treeobj(node: Node, refs: Refs) -> dict[str, Any]:
 
 
 def from_treeobj(obj: Any, refs: Refs, depth: int = 0) -> Node:
-    """The node for a tree object (RFC 11); references to nodes in memory become these. Raises KvsError(EINVAL)."""
+    """The node for a tree object (RFC 11). Raises KvsError(EINVAL).
+
+    References to nodes in memory are replaced by the nodes.
+    """
     if depth > MAX_DEPTH:
         raise KvsError(errno.EINVAL, f"tree object is nested deeper than {MAX_DEPTH}")
     if not isinstance(obj, dict) or obj.get("ver") != 1 or "type" not in obj or "data" not in obj:
@@ -285,13 +288,13 @@ def _known_blob(ref: str, refs: Refs) -> Blob:
 
 
 def dir_of_ref(ref: str, refs: Refs) -> Dir | DirRef:
-    """The directory in memory with this reference, otherwise a DirRef that is not loaded."""
+    """The directory with this reference if it is in memory, else a DirRef that is not loaded."""
     live = refs.live.get(ref)
     return live if isinstance(live, Dir) else DirRef(ref)
 
 
 def height(node: Node) -> int:
-    """The number of levels of directories in memory, `node` included."""
+    """The number of levels of directories in memory, including `node`."""
     level = {id(node): node} if isinstance(node, Dir) else {}
     count = 0
     while level and count <= MAX_DEPTH:
@@ -305,9 +308,9 @@ _VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
 
 
 def pack(node: Node) -> list[Any]:
-    """The node as lists, strings and bytes (for msgpack), with all nodes below it.
+    """The node and all nodes below it as lists, strings and bytes (for msgpack).
 
-    Blobs of values remain separate, so that their references are valid after a restart.
+    Blobs of a value remain separate, so that their references are valid after a restart.
     """
     if isinstance(node, Val):
         return [_VAL, node.data]
@@ -323,7 +326,7 @@ def pack(node: Node) -> list[Any]:
 
 
 def unpack(packed: list[Any]) -> Node:
-    """The node that was packed by `pack`."""
+    """The node from the result of `pack`."""
     kind, data = packed[0], packed[1]
     if kind == _VAL:
         return Val(data)

@@ -1,4 +1,4 @@
-"""KVS transactions, pure: operations applied to a tree give a new tree, or fail as a whole (RFC 11)."""
+"""KVS transactions (RFC 11): operations turn a tree into a new tree, or fail as a whole. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headrace.formats.spec.kvs_flags import APPEND
 
 
 class Op(NamedTuple):
-    """One operation: put `node` at `key`, append it (flag APPEND), or unlink the key (`node` is None)."""
+    """One operation: put `node` at `key`, append it (flag APPEND), or unlink `key` (`node` is None)."""
 
     key: str
     flags: int
@@ -40,8 +40,9 @@ class Op(NamedTuple):
 def decode_ops(ops: Any, refs: Refs, guest: bool = False) -> list[Op]:
     """The operations of a kvs.commit request.
 
-    A `guest` may write only values and empty directories, since a symlink or reference could lead to another user's
+    A `guest` may write only values and empty directories, because a symlink or reference could point to another user's
     data.
+
     Raises KvsError(EPROTO, EINVAL, EPERM) with the number of the operation.
     """
     if not isinstance(ops, list):
@@ -69,7 +70,7 @@ def decode_ops(ops: Any, refs: Refs, guest: bool = False) -> list[Op]:
 
 
 def _self_contained(dirent: dict[str, Any]) -> bool:
-    """Whether a tree object has no references."""
+    """True if a tree object has no references."""
     return dirent["type"] == "val" or (dirent["type"] == "dir" and not dirent["data"])
 
 
@@ -87,7 +88,7 @@ def _largest(node: Node | None) -> int:
 
 
 def pack_ops(ops: Sequence[Op]) -> list[Any]:
-    """The operations for the log; a reference to a node in memory is stored with the node."""
+    """The operations for the log. References to nodes in memory are stored as the nodes themselves."""
     return [[op.key, op.flags, None if op.node is None else pack(op.node)] for op in ops]
 
 
@@ -96,13 +97,14 @@ def unpack_ops(packed: Sequence[Any]) -> list[Op]:
 
 
 def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[DirRef]) -> Dir:
-    """The root after all `ops`; `root` itself is not changed.
+    """The root after all `ops`. `root` itself is not changed.
 
-    References to directories that an operation passed through are appended to `opened`: the transaction depends on
-    these and on `root`.
+    The DirRefs on the paths of operations are appended to `opened`, because the result depends on them as well as on
+    `root`.
 
-    Raises KvsError: EISDIR for an append to a directory, EOPNOTSUPP for one to a symlink, EINVAL for a path through a
-    symlink into another namespace than `namespace`, ELOOP; Missing if a directory must be loaded first.
+    Raises KvsError(EISDIR) for an append to a directory, KvsError(EOPNOTSUPP) for an append to a symlink,
+    KvsError(EINVAL) for a symlink on a path that leads out of `namespace`, KvsError(ELOOP) for too many symlinks,
+    KvsError(ENAMETOOLONG) for too many nested directories, and Missing if a directory must be loaded first.
     """
     edit = object()
     top = _own(_opened(root, opened), edit)
@@ -112,7 +114,7 @@ def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[Di
 
 
 def _opened(node: Dir | DirRef, opened: list[DirRef]) -> Dir:
-    """The directory itself. Raises Missing if it must be loaded first."""
+    """The directory of `node`. A DirRef is appended to `opened`. Raises Missing if it is not loaded."""
     if isinstance(node, Dir):
         return node
     if node.loaded is None:

@@ -1,7 +1,7 @@
 """Walks that need data from other services: blobs of the content service, jobs of the job store.
 
-The pure walk of walk.py raises an exception for missing data; this file requests the data and repeats the walk. Most
-lookups need nothing else and are answered without a task.
+The pure walk (walk.py) raises an exception for missing data. This file requests the data and repeats the walk. Most
+lookups need no such data and are answered without an asyncio task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Walk:
-    """The environment of one request's walks (walk.Env): the data fetched for it, and the roots of namespaces."""
+    """The environment (walk.Env) for the walks of one request: fetched data, and the roots of namespaces."""
 
     def __init__(self, refs: Refs, root_of: Callable[[str, Walk], View]) -> None:
         self.refs = refs
@@ -65,8 +65,8 @@ def _view_key(view: Mount | Top) -> str:
 class Fetcher:
     """Fetches the data that walks need.
 
-    The directory of an inactive job is made once, until `forget`. With a durable content store it is stored there and
-    only its reference is kept; otherwise it is kept while it is referenced.
+    The directory of an inactive job is made once and cached until `forget`. If the content store is durable, the
+    directory is stored there and only its reference is cached. Otherwise it is cached as long as it is referenced.
     """
 
     def __init__(self, ctx: ModuleContext, refs: Refs, durable: bool) -> None:
@@ -76,11 +76,11 @@ class Fetcher:
         self._ended: WeakValueDictionary[str, Dir] = WeakValueDictionary()
         self._ended_refs: dict[str, str] = {}
         self._forgotten = 0
-        # Nodes that `keep` has stored already.
+        # Nodes that `keep` has already stored.
         self._kept: WeakSet[Dir | Blob] = WeakSet()
 
     def run(self, walk: Walk, fn: Callable[[], T]) -> T | asyncio.Future[T] | Any:
-        """The result of `fn()`; an awaitable of it if something must be fetched first."""
+        """The result of `fn()`, or an awaitable of it if data must be fetched first."""
         try:
             return fn()
         except (Missing, NeedPath, NeedFrozen) as need:
@@ -96,8 +96,8 @@ class Fetcher:
                 walk.made[_view_key(need.view)] = await self.freeze(need.view, walk)
             try:
                 return fn()
-            except (Missing, NeedPath, NeedFrozen) as again:
-                need = again
+            except (Missing, NeedPath, NeedFrozen) as exc:
+                need = exc
 
     async def fill(self, node: Blob | DirRef) -> None:
         """Load a node's blob. Raises KvsError(ENOENT) if the content service does not have it."""
@@ -120,7 +120,7 @@ class Fetcher:
         return node
 
     async def path(self, path: str) -> str | list[str] | None:
-        """The job store's data at `path`: a value, entry names, or None (also without a job store)."""
+        """The job store's data at `path`: a value, entry names, or None. None without a job store."""
         reply = await self._call("job-store.lookup", {"path": path})
         if reply.errnum:
             return None
@@ -128,13 +128,13 @@ class Fetcher:
         return found["val"] if "val" in found else found.get("dir")
 
     def forget(self, path: str) -> None:
-        """Drop the directory of a job that was purged, or whose log has grown after its end."""
+        """Drop the cached directory of a job that was purged, or whose log has grown after its end."""
         self._forgotten += 1
         self._ended.pop(path, None)
         self._ended_refs.pop(path, None)
 
     async def freeze(self, view: Mount | Top, walk: Walk) -> Dir | DirRef:
-        """The view as plain directories with all values."""
+        """The view converted to plain directories, with all values."""
         if isinstance(view, Top):
             jobs = view.under.entries.get("job")
             if jobs is not None and not isinstance(jobs, Dir):
@@ -195,7 +195,7 @@ class Fetcher:
                         todo.extend(entry.blobs[: entry.count])
             for (node, _call), reply in zip(calls, await asyncio.gather(*(call for _node, call in calls))):
                 if reply.errnum:
-                    # The nodes above the failed blob must not count as stored the next time.
+                    # The directories above the failed blob must be visited again at the next attempt.
                     self._kept.clear()
                     raise KvsError(reply.errnum, reply.text)
                 self._kept.add(node)
@@ -215,7 +215,7 @@ class Fetcher:
 
 
 def _job_ended(entries: dict[str, Node]) -> bool:
-    """Whether a job's directory cannot change any more: its eventlog ends with `clean`."""
+    """True if a job's directory can no longer change: its eventlog ends with `clean`."""
     log = entries.get("eventlog")
     if log is None:
         return False

@@ -1,8 +1,8 @@
-"""The walk from a key of the KVS to a node, and the result of a lookup; pure.
+"""The walk from a key of the KVS to a node, and the result of a lookup. Pure.
 
-The directory of all jobs is not part of the trees: the walk shows it in the primary namespace, and reads it from the
-job store through its `Env`. For data that is not in memory (a blob of the content service, a job of the job store) the
-walk raises `Missing` or `NeedPath`: the caller fetches the data and repeats the walk.
+The directory of all jobs is not part of the trees. The walk shows it in the primary namespace and reads it from the job
+store through its `Env`. If data is not in memory (a blob of the content service, a job of the job store), the walk
+raises `Missing` or `NeedPath`. The caller fetches the data and repeats the walk.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from headrace.engine.modules.kvs.tree import (
 )
 from headrace.formats.spec.kvs_flags import READDIR, READLINK, TREEOBJ
 
-# The number of symlinks that a lookup or an operation follows.
+# The most symlinks that a lookup or an operation follows.
 MAX_SYMLINKS = 10
 
 
 class Mount:
-    """A directory with entries of the job store; `under` has the committed entries, which take precedence.
+    """A directory with entries of the job store. `under` has the committed entries, which take precedence.
 
-    `path` is the job store's path ("" is the directory of all jobs).
+    `path` is the path in the job store; "" is the directory of all jobs.
     """
 
     __slots__ = ("path", "under")
@@ -45,7 +45,7 @@ class Mount:
 
 
 class Top:
-    """The root of the primary namespace for clients: `under` plus the directory `job`."""
+    """The root of the primary namespace as clients see it: `under` plus the directory `job`."""
 
     __slots__ = ("under",)
 
@@ -65,7 +65,7 @@ class NeedPath(Exception):
 
 
 class NeedFrozen(Exception):
-    """The walk needs the reference of a view, which must first be made into a Dir (`Env.frozen`)."""
+    """The walk needs the reference of a view, which must first be converted to a Dir (`Env.frozen`)."""
 
     def __init__(self, view: Mount | Top) -> None:
         super().__init__()
@@ -73,22 +73,22 @@ class NeedFrozen(Exception):
 
 
 class Env(Protocol):
-    """The operations of a caller that a walk uses."""
+    """The operations that a walk needs from its caller."""
 
     refs: Refs
 
     def outside(self, path: str) -> str | list[str] | None:
-        """The value or entry names at `path` of the job store; None if there is nothing. Raises NeedPath."""
+        """The value or entry names at `path` in the job store; None if `path` does not exist. Raises NeedPath."""
 
     def root_of(self, namespace: str) -> View:
         """The root of a namespace. Raises KvsError(ENOTSUP, EPERM), NeedPath."""
 
     def frozen(self, view: Mount | Top) -> Dir | DirRef:
-        """The view as a plain directory with everything below it. Raises NeedFrozen."""
+        """The view converted to a plain directory, with everything below it. Raises NeedFrozen."""
 
 
 def split_key(key: str) -> list[str]:
-    """The components of a key without empty ones; "." is the root. Raises KvsError."""
+    """The components of a key, without empty components; "." is the root. Raises KvsError."""
     if not isinstance(key, str) or not key:
         raise KvsError(errno.EINVAL, "a key must be a non-empty string")
     names = [name for name in key.split(".") if name]
@@ -98,7 +98,7 @@ def split_key(key: str) -> list[str]:
 
 
 def child(node: View, name: str, env: Env) -> View | None:
-    """The entry `name` of a directory of any kind; None if there is none, or `node` is not a directory."""
+    """The entry `name` of a directory of any kind; None if it does not exist or `node` is not a directory."""
     if isinstance(node, Dir):
         return node.entries.get(name)
     if isinstance(node, DirRef):
@@ -125,9 +125,9 @@ def child(node: View, name: str, env: Env) -> View | None:
 
 
 def find(root: View, key: str, env: Env, follow_last: bool = True) -> View | None:
-    """The node at `key`; None if there is none.
+    """The node at `key`; None if it does not exist.
 
-    A symlink is followed, the last component only with `follow_last`. Raises KvsError (ELOOP after too many symlinks,
+    Symlinks are followed; in the last component only with `follow_last`. Raises KvsError (ELOOP for too many symlinks,
     errors of `root_of` for a symlink's namespace), Missing, NeedPath.
     """
     todo = split_key(key)[::-1]
@@ -168,8 +168,8 @@ def names(node: Dir | Mount | Top, env: Env) -> Iterable[str]:
 def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
     """The tree object for `node` in the response of kvs.lookup.
 
-    Raises KvsError: EISDIR for a directory without READDIR, ENOTDIR for any other node with READDIR, EINVAL for
-    READLINK of any node but a symlink; Missing, NeedPath, NeedFrozen.
+    Raises KvsError(EISDIR) for a directory without READDIR, KvsError(ENOTDIR) for any other node with READDIR,
+    KvsError(EINVAL) for READLINK unless the node is a symlink, and Missing, NeedPath, NeedFrozen.
     """
     if flags & TREEOBJ:
         if isinstance(node, (Mount, Top)):
@@ -195,7 +195,8 @@ def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
     for name in names(node, env):
         entry = child(node, name, env)
         if isinstance(entry, (Mount, Top)):
-            # Making a directory's reference would hash all jobs; clients that want its entries look it up.
+            # The reference of this directory is not computed, since that would hash all jobs. A client that wants the
+            # entries looks up the directory.
             data[name] = {"ver": 1, "type": "dir", "data": {}}
         elif entry is not None:
             data[name] = to_treeobj(entry, env.refs)

@@ -1,9 +1,9 @@
-"""Watches keys of the KVS: `kvs-watch.lookup` streams a key's value and every later one.
+"""Watches of KVS keys: `kvs-watch.lookup` streams the current value of a key and all later values.
 
-It uses only messages that any module could use: setroot events have the keys that a version changed, and
-kvs.lookup-plus at that version's root returns the value, with the watcher's own credentials. Each watcher has one
-lookup under way at a time, so responses keep the order of versions. Changes of keys in the job store are not announced;
-these keys are looked up periodically while they are watched.
+The module uses only messages that any module could use. Setroot events have the keys that a version changed, and
+kvs.lookup-plus at that version's root returns the value, with the watcher's own credentials. Each watcher has only one
+lookup in progress at a time, so responses are in the order of versions. Changes of keys in the job store are not
+announced, so watched keys of the job store are looked up periodically.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _POLL = 0.1
 
 
 def _contradiction(flags: int) -> str:
-    """What is wrong with a combination of flags; "" for a valid one."""
+    """Why a combination of flags is invalid; "" if it is valid."""
     if flags & WATCH and flags & STREAM:
         return "WATCH and STREAM exclude each other"
     if flags & _OF_A_WATCH and not flags & WATCH:
@@ -55,7 +55,7 @@ def _contradiction(flags: int) -> str:
 
 
 class Watcher:
-    """One kvs-watch.lookup request. `todo` are the versions still to be looked up; None is the present one."""
+    """One kvs-watch.lookup request. `todo` are the versions to look up; None means the current version."""
 
     __slots__ = (
         "busy",
@@ -84,12 +84,12 @@ class Watcher:
         self.busy = False
         self.live = True
         self.outside = False
-        # Whether the namespace has existed since the request.
+        # True once a lookup has found the namespace.
         self.present = False
         self.seq = -1
         self.previous: Any = None
         self.parts = 0
-        # True until the sentinel was sent, which ends the initial values.
+        # True until the sentinel is sent, which marks the end of the initial values.
         self.sentinel = bool(flags & WATCH_INITIAL_SENTINEL)
 
     @property
@@ -111,7 +111,7 @@ class Watch:
         ctx.subscribe(_EVENT, self.event)
 
     def lookup(self, msg: Message) -> None:
-        """kvs-watch.lookup {namespace, key, flags} -> {val}, one or many. Raises RpcError(EPROTO, EINVAL)."""
+        """kvs-watch.lookup {namespace, key, flags} -> {val}, once or as a stream. Raises RpcError."""
         body = msg.obj
         space, key, flags = body["namespace"], body["key"], body["flags"]
         if flags & ~_KNOWN:
@@ -129,7 +129,7 @@ class Watch:
         self._next(watcher)
 
     def cancel(self, msg: Message) -> None:
-        """kvs-watch.cancel {matchtag}, without a response: the watcher gets ENODATA."""
+        """kvs-watch.cancel {matchtag}: no response, but the canceled watcher gets ENODATA."""
         tag = (msg.obj or {}).get("matchtag")
         for watcher in self._all():
             if watcher.msg.sender == msg.sender and watcher.msg.matchtag == tag:
@@ -144,7 +144,7 @@ class Watch:
         return [watcher for watchers in self.watchers.values() for watcher in watchers]
 
     def event(self, msg: Message) -> None:
-        """Handle an event: a namespace has a new version, was created or was removed."""
+        """Handle a namespace event: created, removed, or setroot (a new version)."""
         name, _, what = msg.topic[len(_EVENT) :].rpartition("-")
         for watcher in list(self.watchers.get(name, ())):
             if what == "removed":
@@ -225,7 +225,7 @@ class Watch:
             self._drop(watcher)
 
     def _take_parts(self, watcher: Watcher, value: dict[str, Any]) -> None:
-        """Send appended values: each blob of a valref by itself, as Flux does."""
+        """Send appended values. Each blob of a valref is sent separately, as in Flux."""
         kind, data = value["type"], value["data"]
         what = "watched with WATCH_APPEND" if watcher.flags & WATCH_APPEND else "streamed"
         old = watcher.previous

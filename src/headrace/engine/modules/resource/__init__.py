@@ -1,1 +1,1 @@
-"""The resource service: the instance's resources, and which of them can be allocated (RFC 28, RFC 44)."""
+"""The resource service (RFC 28, RFC 44): the instance's resources, and which ones can be allocated."""

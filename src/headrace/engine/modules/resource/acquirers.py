@@ -1,7 +1,7 @@
-"""The open `resource.acquire` requests (RFC 28) that a removed resource module leaves to the next load.
+"""Open `resource.acquire` requests (RFC 28), which a removed resource module leaves to the next load.
 
-A scheduler acquires resources once. If the next load did not adopt its request, the scheduler would get no more
-updates, and would start jobs on nodes that were drained since.
+A scheduler acquires resources only once. If the next load did not adopt the request, the scheduler would get no more
+updates, and would start jobs on nodes that have been drained since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Acquirers(NamedTuple):
     usable: int
 
     def refuse(self) -> None:
-        """End the requests with an error, so that the schedulers acquire again."""
+        """End the requests with an error, so that schedulers acquire resources again."""
         for msg in self.acquirers:
             self.ctx.respond_error(msg, errno.ENOSYS, "resource was unloaded")
 
@@ -34,7 +34,7 @@ class Acquirers(NamedTuple):
 
 
 def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usable: int) -> None:
-    """Keep the acquirers of a module that is being removed for its next load."""
+    """Leave the acquirers of a module that is being removed to its next load."""
     kept = ctx.kept
     if kept is None:
         return
@@ -45,7 +45,7 @@ def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usab
 
 
 def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Acquirers | None:
-    """Give a new load the acquirers of the last one; None if there are none, or the resources have changed."""
+    """Take over the acquirers of the last load; None if there are none or the resources have changed."""
     kept = ctx.kept
     predecessor = kept.pop(ctx.name, None) if kept else None
     if not isinstance(predecessor, Acquirers):

@@ -1,7 +1,7 @@
-"""The nodes as their brokers have counted them: they define R, or are verified against it. A part of the leader.
+"""Nodes as counted by their brokers: they define R, or are verified against it. A part of the leader.
 
-How a node may differ from R is set by the table `resource.verify`; flux-config-resource(5) has the modes of each type
-and their defaults.
+The table `resource.verify` configures how a node may differ from R. flux-config-resource(5) describes the modes of each
+type and their defaults.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.rset import ResourceSet, RsetError
 
-# Sources whose R is not verified against the nodes: another instance's R, or one that a user loaded.
+# Sources of R that are not verified against the nodes: another instance, or a file that a user loaded.
 _UNCHECKED = ("job-info", "resource-reload")
-# Seconds after the quorum during which further nodes may report; after that, their resources are assumed.
+# Seconds to wait for reports of further nodes once the quorum is reached. After that, their resources are assumed.
 _LATE = 1.0
 
 
@@ -29,7 +29,7 @@ class Leader(resize.Leader, Protocol):
     # The arguments of the module, and the table `resource` of the configuration.
     args: list[str]
     table: dict[str, Any]
-    # The method by which an earlier load of the module defined the R that is in the KVS.
+    # The method by which an earlier load of the module defined the R in the KVS.
     origin: str
 
     def define(self, rset: ResourceSet, method: str) -> None: ...
@@ -41,7 +41,7 @@ class CountedNodes:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._ctx = leader.ctx
-        # True once the time to wait for nodes beyond the quorum has begun.
+        # True once the timer for nodes beyond the quorum has been started.
         self._hurried = False
 
     def gather(self, msg: Message) -> Any:
@@ -49,7 +49,7 @@ class CountedNodes:
         return EMPTY
 
     def add(self, nodes: list[source.Found]) -> None:
-        """Take the counts of nodes: define R once all are there, or verify them against R."""
+        """Add the counts of nodes: define R once all nodes have reported, or verify them against R."""
         leader, inventory = self._leader, self._leader.inventory
         ours = leader.method in ("configuration", "kvs") and leader.origin not in _UNCHECKED
         asked = leader.method == "job-info" and "verify" in leader.table
@@ -70,14 +70,14 @@ class CountedNodes:
         if not self._leader.method and len(self._leader.found) == self._ctx.size:
             self._discovered(list(self._leader.found.values()))
         elif self._hurried:
-            # Brokers of the quorum may have been online before their counts arrived.
+            # Brokers of the quorum may be online before their counts arrive.
             self.at_quorum(self._leader.inventory.online)
 
     def _discovered(self, nodes: list[source.Found]) -> None:
         try:
             self._leader.define(source.gathered(nodes, self._leader.inventory.hosts.names), "dynamic-discovery")
         except RsetError as exc:
-            self._ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
+            self._ctx.log(logging.ERROR, f"discovered resources are inconsistent: {exc}")
 
     def at_quorum(self, online: int) -> None:
         """With a `broker.quorum` below the size, define R without waiting for brokers that may never start."""
@@ -85,26 +85,30 @@ class CountedNodes:
         if self._leader.method or not online.bit_count() >= need < self._ctx.size:
             return
         if not self._expects_late_nodes() and not online & ~Idset(self._leader.found).bits:
-            self._go_without()
+            self._assume_missing()
         elif not self._hurried:
             self._hurried = True
-            self._ctx.call_later(_LATE, self._go_without)
+            self._ctx.call_later(_LATE, self._assume_missing)
 
     def _expects_late_nodes(self) -> bool:
-        """Whether brokers beyond the quorum are expected to start at about the same time, as in one launch. In a
-        MiniCluster, pods beyond the initial size do not exist yet.
+        """True if brokers beyond the quorum are expected to start at about the same time, as in one launch.
+
+        False in a MiniCluster, where pods beyond the initial size do not exist yet.
         """
         table = self._ctx.config.get("headrace", {})
         return not isinstance(table, dict) or table.get("expects-late-nodes") is not False
 
-    def _go_without(self) -> None:
-        """Define R with nodes that have not reported: each is assumed to be like most others until it is counted."""
+    def _assume_missing(self) -> None:
+        """Define R, including nodes that have not reported.
+
+        Such a node is assumed to have the most frequent resources of the others until it is counted.
+        """
         if self._leader.method:
             return
         assumed = Idset(range(self._ctx.size)) - Idset(self._leader.found)
         self._leader.inventory.assumed |= assumed.bits
         likely = source.like_most(self._leader.found.values(), assumed)
-        self._ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
+        self._ctx.log(logging.INFO, f"rank {assumed} has not reported yet: assumed to be like the others")
         self._discovered([*self._leader.found.values(), *likely])
 
     def _verify(self, found: source.Found) -> None:
@@ -126,10 +130,10 @@ Modes = dict[str, str]
 
 
 def modes_of(table: dict[str, Any]) -> Modes:
-    """The mode of each type, by the table `resource`. Raises RpcError(EINVAL) with the field."""
+    """The mode of each type, from the table `resource`. Raises RpcError(EINVAL) that names the field."""
     verify = table.get("verify")
     if verify is None:
-        # Nodes may have more than is configured, and GPUs that discovery does not find.
+        # By default, nodes may have more cores than configured. GPUs are ignored, as discovery may not find them.
         return {"hostname": STRICT, "core": ALLOW_EXTRA, "gpu": IGNORE}
     if isinstance(verify, bool):
         return dict.fromkeys(_TYPES, STRICT if verify else IGNORE)
@@ -147,9 +151,9 @@ def modes_of(table: dict[str, Any]) -> Modes:
 
 
 def mismatch(rset: ResourceSet, found: list[Any], modes: Modes) -> str:
-    """The first difference between a counted node and its rank of R that `modes` do not allow; "" for none.
+    """The first difference between a counted node and its rank in R that `modes` forbid; "" if none.
 
-    `found` is rank, host, cores and GPUs. A host name may be the first part of the name in R.
+    `found` is rank, host, cores and GPUs. The host name may be the first component of the name in R.
     """
     rank, host = found[0], found[1]
     expected = rset.host(rank)

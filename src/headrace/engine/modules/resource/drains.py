@@ -11,7 +11,7 @@ from headrace.engine.modules.resource.resize import Leader
 from headrace.formats.spec.idset import Idset, IdsetError
 from headrace.formats.spec.message import Message
 
-# The reason of drains by `drain-lost`.
+# The drain reason set by `drain-lost`.
 _LOST = "broker was lost"
 
 
@@ -50,7 +50,7 @@ class Drains:
             return await self._change(msg, event)
 
     async def _change(self, msg: Message, event: Event | None) -> Any:
-        """Apply `event` once it is written; at once for a request without a response."""
+        """Apply `event` once it is written to the KVS, or at once if the request wants no response."""
         if event is not None:
             if not msg.noresponse:
                 await self._leader.log.keep(event)
@@ -58,7 +58,7 @@ class Drains:
         return EMPTY
 
     def follow_brokers(self, came: int, went: int) -> None:
-        """With `drain-lost` of the table [headrace], drain ranks whose broker was lost, until it is back."""
+        """Undrain ranks whose lost broker is back. With `drain-lost` (table [headrace]), drain lost ranks."""
         table, inventory = self._ctx.config.get("headrace", {}), self._inventory
         if isinstance(table, dict) and table.get("drain-lost") is True:
             lost = went & self._ctx.lost.bits & ~inventory.drained_bits()

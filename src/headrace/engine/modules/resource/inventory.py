@@ -1,7 +1,7 @@
-"""The resources of an instance and their state, without messages or a clock: the core of the resource module.
+"""The core of the resource module: an instance's resources and their state. No messages, no clock.
 
-Every change is an event of the resource eventlog (RFC 44). The ranks that a scheduler may use follow from the state
-alone: configured, online, not drained, not excluded. Sets of ranks are ints used as bit sets.
+Every change is an event of the resource eventlog (RFC 44). The ranks that a scheduler may use depend only on the state:
+they are configured, online, not drained, and not excluded. Sets of ranks are ints used as bit sets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from headrace.formats.spec.idset import Idset, IdsetError
 from headrace.formats.spec.rset import ResourceSet
 from headrace.formats.spec.rset_hosts import HostTable
 
-# The journal keeps this many events; older ones are replaced by a `truncate` event (RFC 44).
+# The most events that are kept for the journal. Older events are replaced by a `truncate` event (RFC 44).
 _KEEP_EVENTS = 10_000
 
 Event = dict[str, Any]
 
 
 class TargetError(ValueError):
-    """A drain, undrain or exclude of unknown targets, or of targets in the wrong state."""
+    """A drain, undrain or exclude request with unknown targets, or with targets in the wrong state."""
 
 
 class Drain(NamedTuple):
@@ -32,10 +32,11 @@ class Drain(NamedTuple):
 
 
 class Inventory:
-    """The ranks of one instance. `hostlist` is the brokers' hosts in rank order, the attribute of this name.
+    """The ranks of one instance.
 
-    `hosts` is the table of ranks and host names that every look-up of either goes through. It is the host list, except
-    that ranks of R have R's names: these differ only where R is of hosts that do not exist, as in tests.
+    `hostlist` has the hosts of the brokers in rank order (the attribute `hostlist`). `hosts` is the table for all
+    look-ups between ranks and host names. It has the names in R for ranks of R, else the names in `hostlist`. The names
+    differ only if the hosts in R do not exist, as in tests.
     """
 
     def __init__(self, size: int, hostlist: list[str]) -> None:
@@ -45,7 +46,7 @@ class Inventory:
         self.online = 0
         self.torpid = 0
         self.exclude = 0
-        # Ranks of R whose nodes have not been counted yet, and ranks that are about to be removed from R.
+        # Ranks of R whose nodes are not counted yet, and ranks that are about to be removed from R.
         self.assumed = self.leaving = 0
         self.drained: dict[int, Drain] = {}
         self.events: list[Event] = []
@@ -63,7 +64,7 @@ class Inventory:
         self.hosts = HostTable(names)
 
     def learn_hosts(self, hostlist: list[str]) -> None:
-        """Take the present host list, to which hosts may have been added."""
+        """Set the current host list, to which hosts may have been added."""
         self.size, self.hostlist = len(hostlist), hostlist
         self.rset = self._rset
 
@@ -73,7 +74,7 @@ class Inventory:
         """The ranks that a scheduler may allocate now."""
         if self.rset is None:
             return 0
-        # Jobs on a torpid node continue, but no job starts there.
+        # Running jobs on a torpid node continue, but new jobs are not started there.
         withheld = self.torpid | self.drained_bits() | self.exclude | self.assumed | self.leaving
         return self.rset.ranks.bits & self.online & ~withheld
 
@@ -105,7 +106,7 @@ class Inventory:
         }
 
     def drain_table(self) -> dict[str, dict[str, Any]]:
-        """The drained ranks; ranks with the same time and reason are under one idset."""
+        """The drained ranks. Ranks with the same time and reason share one idset."""
         groups: dict[Drain, int] = {}
         for rank, drain in self.drained.items():
             groups[drain] = groups.get(drain, 0) | 1 << rank
@@ -160,22 +161,22 @@ class Inventory:
         return self._post(now, "resource-define", {"method": method})
 
     def expire_at(self, expiration: float, now: float) -> Event | None:
-        """Set the time until which the resources belong to the instance (seconds since the epoch, 0: no end)."""
+        """Set the expiration of the instance's resources in seconds since the epoch; 0 means never."""
         if self.rset is None or self.rset.expiration == expiration:
             return None
         self.rset = self.rset.replace(expiration=expiration)
         return self._post(now, "resource-update", {"expiration": expiration})
 
     def set_online(self, ranks: int, now: float) -> list[Event]:
-        """Set the ranks that are online; returns the online and offline events of the difference."""
-        joined, left = ranks & ~self.online, self.online & ~ranks
+        """Set the online ranks; returns the online and offline events for the difference."""
+        joined, departed = ranks & ~self.online, self.online & ~ranks
         self.online = ranks
         events = []
         if joined:
             events.append(self._post(now, "online", {"idset": ids(joined)}))
-        if left:
-            self.torpid &= ~left
-            events.append(self._post(now, "offline", {"idset": ids(left)}))
+        if departed:
+            self.torpid &= ~departed
+            events.append(self._post(now, "offline", {"idset": ids(departed)}))
         return events
 
     def set_torpid(self, ranks: int, now: float) -> list[Event]:
@@ -194,12 +195,13 @@ class Inventory:
         return None if event is None else self.take(event)
 
     def drain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """The event of a drain, None if it would change nothing.
+        """The event of a drain; None if it would change nothing.
 
-        Raises TargetError if `mode` is "" and a rank has a drain reason already, or is excluded.
+        Raises TargetError if `mode` is "" and a rank already has a drain reason, and, unless `mode` is "update", if a
+        rank is excluded.
 
         Modes: "update" skips drained ranks (but sets a missing reason), "overwrite" replaces the reason,
-        "force-overwrite" also the time.
+        "force-overwrite" replaces reason and time.
         """
         already = ranks & self.drained_bits()
         unexplained = sum(1 << rank for rank in Idset.from_bits(already) if not self.drained[rank].reason)
@@ -252,8 +254,10 @@ class Inventory:
     def undrain_event(
         self, ranks: int, reason: str | None, mode: str, now: float, by_host: bool = False
     ) -> Event | None:
-        """The event of an undrain, None if it would change nothing. Raises TargetError for a rank that is not drained,
-        with its host if the nodes were named `by_host`.
+        """The event of an undrain; None if it would change nothing.
+
+        Raises TargetError for a rank that is not drained. With `by_host`, the error also names the host, because the
+        request did.
 
         Modes: "force" and "force-overwrite" skip ranks that are not drained.
         """
@@ -275,8 +279,9 @@ class Inventory:
         return {"timestamp": now, "name": "undrain", "context": context}
 
     def replay(self, events: list[Event]) -> None:
-        """Restore the drains of an earlier run of this instance; a drain follows its host to the host's present
-        rank.
+        """Restore the drains of an earlier run of this instance.
+
+        A drain applies to the current rank of its host.
         """
         for event in events:
             if event.get("name") not in ("drain", "undrain"):
@@ -286,14 +291,14 @@ class Inventory:
         self.events = events[-_KEEP_EVENTS:]
 
     def _moved(self, context: Event) -> int:
-        """The present ranks of an event's hosts, without hosts that are not in the instance any more."""
+        """The current ranks of an event's hosts, without hosts that are no longer in the instance."""
         bits = 0
         hosts = list(Hostlist.parse(context.get("nodelist", "")))
         for place, rank in enumerate(Idset.parse(context.get("idset", ""))):
             if place >= len(hosts) or self.hosts.names.get(rank) == hosts[place]:
                 bits |= 1 << rank
             else:
-                # The first of several brokers on the host.
+                # If the host has several brokers, use the first.
                 ranks = self.hosts.bits(hosts[place])
                 bits |= ranks & -ranks
         return bits & self.all_ranks()

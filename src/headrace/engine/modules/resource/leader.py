@@ -1,7 +1,7 @@
-"""The resource service of rank 0: the instance's resources, which are up, and the scheduler's share (RFC 28, RFC 44).
+"""The resource service of rank 0: the instance's resources and their state (RFC 28, RFC 44).
 
-It keeps the inventory; follower.py serves the other ranks. A scheduler acquires all resources and is told of changes to
-ranks.
+It keeps the inventory; service.py has the service of the other ranks. A scheduler acquires all resources and is then
+notified of changes to ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headrace.formats.spec.os_error import text_of
 from headrace.formats.spec.requests.resource import LEADER
 from headrace.formats.spec.rset import ResourceSet, RsetError
 
-# Seconds that a question waits for R which is about to be known: its counts are under way.
+# Seconds that a request waits for R if R is about to be defined, because counts are on their way.
 _SOON = 5.0
 
 
@@ -48,29 +48,29 @@ class Leader:
         self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
         self.found: dict[int, source.Found] = {}
         self.method = ""
-        # The method by which an earlier load of this module defined the R that is in the KVS.
+        # The method by which an earlier load of this module defined the R in the KVS.
         self.origin = ""
         self.ready = False
-        # Set when R is known.
+        # Set when R is defined.
         self.defined = asyncio.Event()
-        # True once the brokers that are online are known.
+        # True once it is known which brokers are online.
         self.following = False
         self.usable = 0
         self.muted = False
         self.acquirers = ctx.streams("acquire")
-        # The acquirers of an earlier load, until the group of online brokers is known.
+        # The acquirers of an earlier load, until it is known which brokers are online.
         self.inherited: Acquirers | None = None
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
         self.log = ResourceLog(ctx, lambda: self.inventory.rset)
-        # Serialises drains and undrains by request.
+        # Serialises requests that change which ranks may be used.
         self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
         self.counted = CountedNodes(self)
         self.drains = Drains(self)
         self.resizer = Resizer(self)
         self._serve()
-        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
+        # In recovery mode, a single broker loads the configuration of a whole system, which cannot match its host.
         recovers = ctx.attrs.get("broker.recovery-mode", "0") == "1"
         bootstrapped = ctx.attrs.get("broker.boot-method") == "config" and not recovers
         self.configured = self.inventory.rset = source.configured(ctx.config, self.inventory.hostlist, bootstrapped)
@@ -126,7 +126,7 @@ class Leader:
     async def _start(self) -> None:
         """Restore the eventlog of an earlier run, determine R, then follow the brokers."""
         events = await self.log.read()
-        # Drains name hosts of this R.
+        # Must precede the replay, because drains name hosts of this R.
         stored = self.inventory.rset = await self._stored_r(events) if self.configured is None else self.configured
         self.inventory.replay(events)
         self.record(self.inventory.restart(self.ctx.now()))
@@ -137,20 +137,20 @@ class Leader:
             await self._inherit()
         else:
             await self._inherit()
-        # Others may have reported before R was known, by which their counts are verified.
+        # Other nodes may have reported before R was known. Their counts are verified now.
         self.counted.add([*self.found.values(), count_node(self.ctx)])
         self._follow("broker.torpid", self._torpid)
-        # In recovery mode (`flux start --recovery`) no rank is online, so that no restored job is started.
+        # In recovery mode (`flux start --recovery`), no rank is online, so that restored jobs are not started.
         if "monitor-force-up" in self.args:
             self._online((1 << self.ctx.size) - 1)
         elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
             self._follow("broker.online", self._online)
 
     async def _stored_r(self, events: list[Event]) -> ResourceSet | None:
-        """R from the KVS if an earlier load of this module, since the broker's start, defined it.
+        """R from the KVS, if an earlier load of this module has defined it since the broker's start.
 
-        The other ranks sent their counts to that load. A start script may also store R before it loads this module, as
-        test scripts do.
+        The other ranks sent their counts only to that load. A start script may also store R before it loads this
+        module, as test scripts do.
         """
         started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
         defined = [event for event in events if event["name"] == "resource-define" and event["timestamp"] >= started]
@@ -166,7 +166,7 @@ class Leader:
             return None
 
     async def _inherit(self) -> None:
-        """Use R of the enclosing job, unless there is another R, and then follow its expiration."""
+        """Use R of the enclosing job, unless R is already defined, and follow the job's expiration."""
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
         if not uri or not job:
             return
@@ -189,13 +189,13 @@ class Leader:
         self.ctx.spawn(self._follow_parent(states))
 
     async def _follow_parent(self, states: AsyncIterator[ResourceSet]) -> None:
-        # An enclosing instance that has ended sends no more changes.
+        # An error means that the enclosing instance has ended, so there are no more changes.
         with contextlib.suppress(RpcError, RsetError, OSError):
             async for rset in states:
                 self._expire_at(rset.expiration)
 
     def _expire_at(self, expiration: float) -> None:
-        """The instance's end has changed: tell the scheduler (RFC 28) and the job manager."""
+        """Set a new expiration of the instance, and report it to the scheduler (RFC 28) and job manager."""
         event = self.inventory.expire_at(expiration, self.ctx.now())
         if event is not None:
             self.log.save_r = True
@@ -204,7 +204,7 @@ class Leader:
             self.record(event)
 
     def define(self, rset: ResourceSet, method: str) -> None:
-        """Set R, by which acquirers get resources; `method` names its source."""
+        """Set R and send it to acquirers. `method` names its source."""
         self.method = method
         self.log.save_r = True
         self.record(self.inventory.define(rset, method, self.ctx.now()))
@@ -226,7 +226,7 @@ class Leader:
         self.resizer.defined()
 
     def learn_hosts(self) -> None:
-        """Read the present size and hosts, since hosts may have been added."""
+        """Read the current size and hosts of the instance, since hosts may have been added."""
         self.inventory.learn_hosts(list(Hostlist.parse(self.ctx.attrs.get("hostlist"))))
 
     def _excluded(self, table: dict[str, Any]) -> int:
@@ -239,16 +239,17 @@ class Leader:
         self._undrain_excluded()
 
     def _undrain_excluded(self) -> None:
-        """Undrain excluded ranks, which remain so when they are included again."""
+        """Undrain excluded ranks. They stay undrained when they are no longer excluded."""
         drained = self.inventory.exclude & self.inventory.drained_bits()
         if drained:
             self.record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
 
     def _configure(self, config: dict[str, Any]) -> None:
-        """Apply a reloaded configuration: `exclude` changes at once, the resources themselves at the next start.
+        """Apply a reloaded configuration: `exclude` changes at once, the resources only at the next start.
 
-        Nothing is undrained yet: another module may refuse the configuration, and the former one, which is applied
-        then, could not drain anything again. The event `config.update` tells that all modules have taken it.
+        Excluded ranks are not undrained yet: if another module refuses the configuration, the old one is applied again,
+        which could not restore the drains. They are undrained at the event `config.update`, which is sent after all
+        modules have accepted the configuration.
         """
         table = self._table(config)
         try:
@@ -260,8 +261,8 @@ class Leader:
         self.changed()
 
     def _warn_of_queues_without_hosts(self, config: dict[str, Any]) -> None:
-        """Warn of queues without a host in R: their jobs can never run."""
-        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
+        """Warn of queues without a host in R, whose jobs can never run."""
+        # In recovery mode, a single broker loads the configuration of a whole system, which cannot match its host.
         if self.inventory.rset is None or self.ctx.attrs.get("broker.recovery-mode", "0") == "1":
             return
         for name, hosts in source.queues_without_hosts(config, self.inventory.rset):
@@ -301,7 +302,10 @@ class Leader:
     # -- events
 
     def record(self, event: Event | None, kept: bool = False) -> None:
-        """Publish one event to the journal's readers, write it to the KVS, and tell the scheduler what it changed."""
+        """Publish an event in the journal, write it to the KVS, and send its effects to the scheduler.
+
+        With `kept`, the event is already in the KVS.
+        """
         if event is None:
             return
         body: dict[str, Any] = {"events": [event]}
@@ -361,12 +365,14 @@ class Leader:
         self.ctx.respond(msg, {"events": []})
 
     async def _known(self) -> None:
-        """Wait for R if it is about to be known. The initial program runs once the brokers of the quorum are online,
-        which may be before their counts of resources, or the log of an earlier run, have been read here.
+        """Wait for R if it is about to be defined.
+
+        The initial program runs as soon as the brokers of the quorum are online. At that time, this module may not have
+        received their counts, or not have read the eventlog of an earlier run.
         """
         quorum = int(self.ctx.attrs.get("broker.quorum"))
         if not self.ready and (not self.following or self.inventory.online.bit_count() >= quorum):
-            # On CPython 3.10 this is not the TimeoutError of builtins.
+            # On CPython 3.10, asyncio.TimeoutError is not the built-in TimeoutError.
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.defined.wait(), _SOON)
 
@@ -381,7 +387,7 @@ class Leader:
         return {"R": self.inventory.rset.to_obj()}
 
     def _reload(self, msg: Message) -> Any:
-        """Load R from a file, for tests and disaster recovery; refused while a scheduler holds the resources."""
+        """Load R from a file, for tests and disaster recovery. Refused while a scheduler holds resources."""
         path = msg.obj["path"]
         rset = source.from_xml_folder(path) if msg.obj.get("xml") else source.from_file(path)
         if len(self.acquirers):
@@ -402,7 +408,7 @@ class Leader:
         return None
 
     def _force_down(self, msg: Message) -> Any:
-        """Treat ranks as lost, whatever the state of their brokers."""
+        """Treat ranks as lost, regardless of the state of their brokers."""
         try:
             ranks = Idset.parse(msg.obj["ranks"]).bits
         except ValueError as exc:
@@ -412,7 +418,7 @@ class Leader:
         return EMPTY
 
     async def _sched_status(self, msg: Message) -> dict[str, Any]:
-        """The resources as R: all, down and allocated; the scheduler provides the latter."""
+        """All, down and allocated resources as R. The scheduler provides the allocated resources."""
         await self._known()
         inventory = self.inventory
         rset = inventory.schedulable()

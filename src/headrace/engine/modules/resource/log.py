@@ -1,7 +1,7 @@
-"""The resource eventlog in the KVS, from which a restarted instance restores drains, and R next to it.
+"""The resource eventlog and R in the KVS. A restarted instance restores drains from the eventlog.
 
-Events are written in order, one commit at a time. Events that no request waits for are retried until the KVS accepts
-them. A change by request is applied only after its event was written, and refused if it cannot be.
+Events are written in order, one commit at a time. If no request waits for an event, it is retried until the KVS accepts
+it. A change that was requested is applied only after its event has been written, and refused if that fails.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from headrace.formats.spec.message import Message
 from headrace.formats.spec.rset import ResourceSet
 
 _APPEND = 32  # kvs.commit: append to the value
-# Seconds between attempts while there is no KVS, which may not be loaded yet, and the number of attempts.
+# Seconds between attempts while the KVS is not loaded, and the number of attempts.
 _RETRY = 0.2
 _RETRIES = 50
-# Seconds between attempts after an error of the disk.
+# Seconds between attempts after a disk error.
 _RETRY_DISK = 2.0
-# Seconds during which online and offline events are collected for one commit.
+# Seconds for which online and offline events are collected for one commit.
 _SAVE_SOON = 0.1
 
 Waiter = asyncio.Future[None]
 
 
 class ResourceLog:
-    """`resource.eventlog`, and `resource.R`, written with the next event if `save_r` is set; `rset` returns R."""
+    """Writes `resource.eventlog` and `resource.R`.
+
+    R, which is returned by `rset`, is written with the next event if `save_r` is set.
+    """
 
     def __init__(self, ctx: ModuleContext, rset: Callable[[], ResourceSet | None]) -> None:
         self.ctx = ctx
@@ -53,22 +56,23 @@ class ResourceLog:
         except RpcError:
             return []
         except (KeyError, TypeError, ValueError) as exc:
-            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
+            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, so drains are lost: {exc}")
             return []
 
     def add(self, event: Event) -> None:
         """Queue `event` to be written soon."""
         self._pending.append((event, None))
         if event["name"] in ("online", "offline"):
-            # At the start of an instance, these events arrive one by one, and every commit sends an event to every
-            # broker.
+            # At the start of an instance, these events arrive one by one. They are collected, because every commit
+            # sends an event to every broker.
             self._later(_SAVE_SOON)
         else:
             self.ctx.at_flush(self.write)
 
     async def keep(self, event: Event) -> None:
-        """Return when `event` is written. Raises RpcError with the KVS's error if it is not, and then drops the
-        event.
+        """Write `event`, and return when it is written.
+
+        If that fails, drops the event and raises RpcError with the KVS's error.
         """
         kept: Waiter = self.ctx.loop.create_future()
         self._pending.append((event, kept))
@@ -76,7 +80,7 @@ class ResourceLog:
         await kept
 
     def close(self) -> None:
-        """Write the queued events; the module does not receive the response."""
+        """Write the queued events, without waiting for the response."""
         self._writing = False
         self.write()
 
@@ -90,7 +94,7 @@ class ResourceLog:
         self.write()
 
     def write(self) -> None:
-        """Write the queued events, unless a commit is under way."""
+        """Write the queued events, unless a commit is in progress."""
         if self._writing or not self._pending:
             return
         batch, self._pending = self._pending, []
@@ -108,7 +112,7 @@ class ResourceLog:
                 _settle(batch, None)
                 self.write()
             elif reply.errnum == errno.ENOSYS:
-                # This instance has no KVS, or none yet, so nothing can be stored.
+                # The KVS is not loaded, or not yet, so changes by request are applied without being stored.
                 _settle(batch, None)
                 self._tries += 1
                 if self._tries <= _RETRIES:
@@ -118,7 +122,7 @@ class ResourceLog:
                 _settle(batch, RpcError(reply.errnum, reply.text))
                 self._pending[:0] = [(event, None) for event, waiter in batch if waiter is None]
                 if any(waiter is not None for _, waiter in self._pending):
-                    # Queued changes by request are written at once, so that each gets its own error.
+                    # Queued changes by request are written at once, so that each gets its error without delay.
                     self.write()
                 elif self._pending:
                     self._later(_RETRY_DISK)

@@ -1,7 +1,8 @@
-"""This node's hwloc topology as XML, for clients that bind processes by it.
+"""This node's hwloc topology as XML, which clients use to bind processes.
 
-It is the file that FLUX_HWLOC_XMLFILE names, or made from the discovered resources: the machine, one NUMA node with its
-memory, the cores and their hardware threads, without packages, caches and devices.
+The topology is read from the file in FLUX_HWLOC_XMLFILE, or made from the discovered resources. In the latter case it
+has the machine, one NUMA node with its memory, the cores and their hardware threads, but no packages, caches or
+devices.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from headrace.formats.spec.os_error import reason
 
 
 def xml(unrestricted: bool, file: str) -> str:
-    """The topology that `file` has now; if it is "", that of this node: of CPUs the broker is bound to, or could be.
+    """The topology in `file`, or of this node if `file` is "".
 
-    Raises RpcError if the file is invalid.
+    The topology of this node has the CPUs that the broker is bound to, or, if `unrestricted`, could be bound to. Raises
+    RpcError if the file is invalid.
     """
     if not file:
         return made_of(discover(affinity=bindable_cpus() if unrestricted else None), socket.gethostname())
@@ -63,7 +65,7 @@ def _sets(cpus: str) -> str:
 
 
 def _bits(cpus: Iterable[int]) -> str:
-    """CPU numbers as hwloc writes a set: words of 32 bits in hexadecimal, the highest first."""
+    """CPU numbers in hwloc's format of a set: 32-bit words in hexadecimal, highest first."""
     bits = sum(1 << cpu for cpu in cpus)
     words = [bits >> shift & 0xFFFFFFFF for shift in range(0, max(bits.bit_length(), 1), 32)]
     return ",".join(f"0x{word:08x}" for word in reversed(words))

@@ -1,4 +1,4 @@
-"""What every broker tells of its own node: its resources, as they are counted, and its topology."""
+"""Reports of every broker about its own node: its counted resources and its topology."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 
 if TYPE_CHECKING:
-    # Not imported at run time: the module imports the readers of R, which only the leader uses.
+    # Not imported at run time, because `source` imports the readers of R, which only the leader needs.
     from headrace.engine.modules.resource.source import Found
     from headrace.formats.spec import hwloc
 
@@ -22,7 +22,7 @@ def node_of_file() -> hwloc.Node | None:
     file = os.environ.get("FLUX_HWLOC_XMLFILE")
     if not file:
         return None
-    # Imported here, since few instances have such a file, and XML takes time and memory to import.
+    # Imported here, because few instances have such a file, and importing XML takes time and memory.
     from headrace.formats.spec import hwloc
 
     try:
@@ -32,7 +32,7 @@ def node_of_file() -> hwloc.Node | None:
 
 
 def count_node(ctx: ModuleContext) -> Found:
-    """This broker's node as it is reported to rank 0. Raises RpcError for an invalid topology file."""
+    """The report about this broker's node to rank 0. Raises RpcError for an invalid topology file."""
     host, node = ctx.attrs.get("hostname"), node_of_file()
     if node is not None:
         return [ctx.rank, host, str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
@@ -41,10 +41,11 @@ def count_node(ctx: ModuleContext) -> Found:
 
 
 def send_topology(ctx: ModuleContext, msg: Message) -> None:
-    """`resource.topo-get`: this node's hwloc topology as XML; the payload is the text itself, not JSON. Raises
-    RpcError.
+    """`resource.topo-get`: this node's hwloc topology as XML. Raises RpcError.
+
+    The payload is the XML text, not JSON.
     """
-    # Imported here, since the request is rare.
+    # Imported here, because the request is rare.
     from headrace.engine.modules.resource import node_topology
 
     text = node_topology.xml(_is_unrestricted(ctx), os.environ.get("FLUX_HWLOC_XMLFILE", ""))
@@ -52,6 +53,6 @@ def send_topology(ctx: ModuleContext, msg: Message) -> None:
 
 
 def _is_unrestricted(ctx: ModuleContext) -> bool:
-    """Whether the CPUs that this process could be bound to are counted, not only those that it is bound to."""
+    """True if all CPUs are counted that this process could be bound to, not only those it is bound to."""
     table = ctx.config.get("resource")
     return isinstance(table, dict) and table.get("norestrict") is True

@@ -1,7 +1,8 @@
-"""Changes of R in a running instance: hosts are added and removed, and counted nodes differ from assumed ones.
+"""Changes of R in a running instance: hosts are added or removed, or counts differ from assumptions.
 
-A scheduler is told by responses to `resource.acquire`: `shrink` (RFC 28), and `grow`, an extension, with R of the new
-ranks. Both are sent before the ranks come up, so that no resources are allocated on a node before they are known.
+A scheduler is notified by responses to `resource.acquire`: `shrink` (RFC 28), and `grow`, an extension, which has R of
+the new ranks. Both are sent before the ranks are reported up, so that no resources of a node are allocated before they
+are known.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.rset import ResourceSet, RsetError
 
-# Seconds between two requests for the allocated ranks, for streams of `resource.busy`.
+# Seconds between two requests to the scheduler for the allocated ranks, for streams of `resource.busy`.
 _LOOK_AGAIN = 0.5
-# The events of a job with which its allocation changes. The job manager tells the scheduler before it publishes the
-# event, so a response of the scheduler to a request after the event includes the change.
+# Job events that change allocations. The job manager notifies the scheduler before it publishes the event. So if a
+# request is sent to the scheduler after the event, its response includes the change.
 _ALLOCATIONS = ["alloc", "free", "clean"]
 
 
@@ -38,7 +39,7 @@ class Leader(Protocol):
     found: dict[int, source.Found]
     # The source of R; "" before R is known.
     method: str
-    # Whether acquirers have received R, and the ranks (a bit set) that they may use.
+    # True once acquirers have received R, and the ranks (a bit set) that were reported to them as usable.
     ready: bool
     usable: int
     # Held by a request that changes which ranks may be used.
@@ -50,14 +51,17 @@ class Leader(Protocol):
 
 
 def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
-    """Remove the ranks `gone` from R, and set those of `part` to their resources there; `how` is for the eventlog."""
+    """Remove the ranks `gone` from R, and replace or add the ranks in `part`.
+
+    `how` is the method in the resource-define event.
+    """
     inventory, rset = leader.inventory, leader.inventory.rset
     assert rset is not None
     present = gone & rset.ranks
     try:
         new = rset.exclude_ranks(present | part.ranks).union(part)
     except RsetError as exc:
-        leader.ctx.log(logging.ERROR, f"R stays as it is: {exc}")
+        leader.ctx.log(logging.ERROR, f"R is not changed: {exc}")
         return
     body: dict[str, Any] = {}
     if present:
@@ -70,12 +74,12 @@ def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
         leader.acquirers.send(body)
     leader.log.save_r = True
     leader.record(inventory.define(new, how, leader.ctx.now()))
-    # This event is an extension of RFC 28, for programs that keep a copy of R, such as the runner in a pod.
+    # This event is an extension of RFC 28 for programs that keep a copy of R, such as the runner in a pod.
     leader.ctx.publish("resource-define", {"method": how})
 
 
 def reshape(leader: Leader, nodes: list[source.Found]) -> None:
-    """Correct R where nodes were counted with other resources."""
+    """Correct R for nodes whose counted resources differ from it."""
     rset = leader.inventory.rset
     if rset is None:
         return
@@ -83,7 +87,7 @@ def reshape(leader: Leader, nodes: list[source.Found]) -> None:
     if others:
         part = source.gathered(others, leader.inventory.hosts.names)
         names = rset.select_ranks(part.ranks).short_form()
-        leader.ctx.log(logging.INFO, f"R has {part.short_form()} now, as counted, and not {names}")
+        leader.ctx.log(logging.INFO, f"R is changed from {names} to {part.short_form()}, as counted")
         change(leader, part.ranks, part, "dynamic-discovery")
 
 
@@ -95,22 +99,23 @@ class Resizer:
         self._ctx = leader.ctx
         self._watchers = leader.ctx.streams("busy")
         self._watchers.on_remove = self._watcher_left
-        # Ranks of hosts that were added before R was known.
+        # Ranks of hosts that were added before R was defined.
         self._early = Idset()
-        # The matchtag of the request for the journal of job events; 0 without one.
+        # The matchtag of the request for the journal of job events; 0 if there is no such request.
         self._following = 0
-        # Whether a task is requesting the allocated ranks, and whether a job event has arrived since its last request.
+        # True while a task is requesting the allocated ranks, and if a job event has arrived since its last request.
         self._looking = self._job_event_arrived = False
-        # The ranks that all streams were sent last.
+        # The ranks that were last sent to all streams.
         self._published = ""
 
     def methods(self) -> dict[str, Any]:
         return {"shrink": self._shrink, "busy": self._busy}
 
     def grown(self, ranks: Idset) -> None:
-        """Add ranks to R whose hosts were added or named again, as far as R lacks them.
+        """Add ranks to R whose hosts were added to the instance, as far as R lacks them.
 
-        A node that has not reported is assumed to be like most others, and is not used until it is counted.
+        A node that has not reported is assumed to have the most frequent resources of the others. It is not used until
+        it is counted.
         """
         leader, inventory = self._leader, self._leader.inventory
         leader.learn_hosts()
@@ -128,13 +133,16 @@ class Resizer:
             change(leader, Idset(), source.gathered([*here.values(), *likely], inventory.hosts.names), "grow")
 
     def defined(self) -> None:
-        """R is known now: add the ranks of hosts that were added earlier."""
+        """Add the ranks of hosts that were added before R was defined."""
         early, self._early = self._early, Idset()
         if early:
             self.grown(early)
 
     async def _shrink(self, msg: Message) -> Any:
-        """`resource.shrink {targets}`: remove ranks from R. Raises RpcError(EBUSY) if jobs hold resources of them."""
+        """`resource.shrink {targets}`: remove ranks from R.
+
+        Raises RpcError(EBUSY) if jobs hold resources on these ranks.
+        """
         leader, inventory = self._leader, self._leader.inventory
         async with leader.changing:
             try:
@@ -146,7 +154,7 @@ class Resizer:
             ranks &= inventory.rset.ranks.bits
             if not inventory.rset.ranks.bits & ~ranks:
                 raise RpcError(errno.EINVAL, "invalid targets: nothing would be left")
-            # No job may start on these ranks between the scheduler's response and their removal.
+            # The ranks are withheld, so that no job starts on them between the scheduler's response and their removal.
             withheld, inventory.leaving = inventory.leaving, inventory.leaving | ranks
             leader.changed()
             try:
@@ -162,16 +170,16 @@ class Resizer:
     def _leave(self, ranks: int) -> None:
         leader, inventory = self._leader, self._leader.inventory
         for rank in Idset.from_bits(ranks & ~inventory.online):
-            # A broker that is offline is counted again when it is back; a running broker does not repeat its count.
+            # An offline broker counts its node again when it is back. A running broker does not, so its count is kept.
             leader.found.pop(rank, None)
         inventory.assumed &= ~ranks
         change(leader, Idset.from_bits(ranks), ResourceSet(), "shrink")
         drained = ranks & inventory.drained_bits()
         if drained:
-            # A rank outside R is not drained; it may be added again later.
+            # A rank outside R is not drained, because it may be added again later.
             leader.record(inventory.undrain(drained, "shrink", "force", self._ctx.now()))
 
-    # -- which ranks have jobs
+    # -- allocated ranks
 
     async def _allocated(self) -> Idset:
         """The ranks with allocated resources. Raises RpcError without a scheduler."""
@@ -182,20 +190,20 @@ class Resizer:
             raise RpcError(errno.EPROTO, f"sched.resource-status: {exc}") from None
 
     async def _busy(self, msg: Message) -> None:
-        """`resource.busy {}`: the allocated ranks; a streaming request is answered now and after each change."""
+        """`resource.busy {}`: the allocated ranks. A streaming request gets them again after each change."""
         ranks = str(await self._allocated())
-        # Streams get every result that a request got: a job may start and end between two results, and a client that
-        # has seen it run waits for its end.
+        # All streams get this result. Otherwise they could miss a job that starts and ends between two of their
+        # results, while a client that has seen the job run waits for its end.
         self._publish(ranks)
         if msg.streaming:
             self._watchers.add(msg)
-        # Respond without a further wait, so that responses have the order of the scheduler's responses.
+        # There is no `await` before this response, so that responses are in the order of the scheduler's responses.
         self._ctx.respond(msg, {"ranks": ranks})
         if msg.streaming and not self._following:
-            # The journal's first response, which is about no job, causes another request to the scheduler, so that
-            # changes since the last response are not missed.
+            # The journal's first response, which has no job, causes another request to the scheduler, so that changes
+            # since the last response are not missed.
             wanted = {"allow": _ALLOCATIONS}
-            self._following = self._ctx.call("job-manager.events-journal", wanted, self._happened, streaming=True)
+            self._following = self._ctx.call("job-manager.events-journal", wanted, self._job_event, streaming=True)
 
     def _publish(self, ranks: str) -> None:
         if ranks != self._published:
@@ -208,7 +216,7 @@ class Resizer:
             self._ctx.forget(self._following)
             self._following = 0
 
-    def _happened(self, reply: Message) -> None:
+    def _job_event(self, reply: Message) -> None:
         if reply.errnum:
             self._following = 0
             for msg in self._watchers:
@@ -218,17 +226,17 @@ class Resizer:
         self._job_event_arrived = True
         if not self._looking:
             self._looking = True
-            self._ctx.spawn(self._look())
+            self._ctx.spawn(self._poll())
 
-    async def _look(self) -> None:
-        """Send the allocated ranks to the streams now, and after further job events, with a pause in between."""
+    async def _poll(self) -> None:
+        """Send the allocated ranks to the streams now and after further job events, with pauses between."""
         try:
             while self._job_event_arrived and len(self._watchers):
                 self._job_event_arrived = False
                 try:
                     self._publish(str(await self._allocated()))
                 except RpcError as exc:
-                    # A scheduler that is being reloaded responds when it is running.
+                    # The scheduler may be reloading, so the request is repeated.
                     self._ctx.log(logging.DEBUG, f"busy: {exc}")
                     self._job_event_arrived = True
                 await asyncio.sleep(_LOOK_AGAIN)

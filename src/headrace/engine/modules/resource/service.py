@@ -1,4 +1,4 @@
-"""The resource service (RFC 28, RFC 44): rank 0 keeps the inventory, and every broker reports its node's resources."""
+"""The resource service (RFC 28, RFC 44): every broker reports its node's resources to rank 0."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from headrace.formats.spec.message import Message
 from headrace.formats.spec.requests.resource import FOLLOWER
 
 if TYPE_CHECKING:
-    # Not imported at run time: the module imports the readers of R, which only the leader uses.
+    # Not imported at run time, because `source` imports the readers of R, which only the leader needs.
     from headrace.engine.modules.resource.source import Found
 
 NAME = "resource"
 
-# Do not verify R against nodes; treat every broker as online, for tests; keep all events, which is always the case.
+# Module arguments: do not verify R against nodes; treat every broker as online, for tests; keep all events (accepted
+# for compatibility: all events are always kept).
 _ARGS = ("noverify", "monitor-force-up", "notruncate")
-# The number of attempts to forward counts, as the parent may still be loading its modules.
+# The number of attempts to forward counts. The parent may still be loading its modules.
 _RETRIES = 50
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
     only(ctx, args, known=_ARGS)
     if ctx.rank == 0:
-        # Imported here, so that the other ranks need no memory for it.
+        # Imported here to save memory on the other ranks.
         from headrace.engine.modules.resource.leader import Leader
 
-        # Rank 0 counts its node later, when an invalid topology file could not fail the load any more.
+        # Rank 0 counts its node later. Reading the topology file now lets the load fail if the file is invalid.
         node_of_file()
         Leader(ctx, args)
     else:
@@ -38,9 +39,9 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 
 class Follower:
-    """The service of every rank but 0. It counts its own node, and forwards the counts of its subtree to the parent.
+    """The service of all ranks except 0: counts its node, and forwards the counts of its subtree.
 
-    There is one message for each connection and loop turn.
+    The counts that arrive in one loop turn are sent to the parent in one message.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:

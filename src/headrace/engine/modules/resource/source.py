@@ -1,7 +1,7 @@
-"""The sources of an instance's resources: its configuration, the job it runs in, or discovery on every node.
+"""Sources of an instance's resources: its configuration, the enclosing job, or discovery on all nodes.
 
-A configuration takes precedence, as an administrator wrote it. Inside a job, the job's R sets the limits. Otherwise
-each broker counts its own node, and the counts are sent up the tree.
+The configuration takes precedence, because an administrator wrote it. Inside a job, the job's R sets the limits.
+Otherwise each broker counts its own node, and the counts are sent up the tree.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from headrace.formats.spec.os_error import reason
 from headrace.formats.spec.rset import ResourceSet, RsetError
 
 _FALLING_BACK = "R of the enclosing job cannot be followed: falling back to job-info.lookup"
-# One counted node: rank, the name that its broker has for the host, cores and GPUs as idsets.
+# One counted node: rank, host name as known to its broker, cores and GPUs as idsets.
 Found = list[Any]
 
 
 def configured(config: dict[str, Any], hosts: list[str], bootstrapped: bool) -> ResourceSet | None:
-    """R of the `[resource]` table; None without resources in it. Raises RpcError(EINVAL) with the file or field.
+    """R from the `[resource]` table; None if the table has no resources.
 
-    Its nodes have the ranks of the brokers on `hosts`, if all of R's hosts are among them. `bootstrapped`: `hosts` are
-    those of a `[bootstrap]` table, where another host is an error.
+    Nodes get the ranks of the brokers on `hosts`, if `hosts` contains all hosts of R. If `bootstrapped`, `hosts` are
+    from a `[bootstrap]` table, and any other host in R is an error. Raises RpcError(EINVAL) that names the file or
+    field.
     """
     rset, field = _unranked(config)
     if rset is None:
@@ -46,7 +47,7 @@ def configured(config: dict[str, Any], hosts: list[str], bootstrapped: bool) -> 
 
 
 def _unranked(config: dict[str, Any]) -> tuple[ResourceSet | None, str]:
-    """R as the `[resource]` table has it, and the field that it is from. Raises RpcError."""
+    """R as written in the `[resource]` table, and the field that defines it. Raises RpcError."""
     table = config.get("resource", {})
     if not isinstance(table, dict):
         raise RpcError(errno.EINVAL, "resource: must be a table")
@@ -63,12 +64,12 @@ def _unranked(config: dict[str, Any]) -> tuple[ResourceSet | None, str]:
 
 
 def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tuple[str, str]]:
-    """Names and `hosts` of the queues in `config` that have no host in `rset`."""
+    """Names and `hosts` of the queues in `config` without a host in `rset`."""
     found = []
     queues = config.get("queues", {})
     for name, table in queues.items() if isinstance(queues, dict) else ():
         hosts = table.get("hosts", "all") if isinstance(table, dict) else "all"
-        # The job manager refuses invalid values.
+        # Invalid values are ignored here, because the job manager refuses them.
         with contextlib.suppress(ValueError, TypeError):
             if hosts != "all" and set(rset.hosts).isdisjoint(Hostlist.parse(hosts)):
                 found.append((name, hosts))
@@ -76,7 +77,7 @@ def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tupl
 
 
 def _scheduling(table: dict[str, Any]) -> Any:
-    """The contents of the file `scheduling` in the table, for schedulers; None without one. Raises RpcError."""
+    """The contents of the file named by `scheduling` in the table; None without it. Raises RpcError."""
     path = table.get("scheduling")
     if path is None:
         return None
@@ -91,7 +92,7 @@ def _scheduling(table: dict[str, Any]) -> Any:
 
 
 def from_file(path: str) -> ResourceSet:
-    """R from a JSON file. Raises RpcError; for a file that cannot be opened, with Flux's text."""
+    """R from a JSON file. Raises RpcError. If the file cannot be opened, the error has Flux's text."""
     try:
         with open(path, encoding="utf-8") as handle:
             text = handle.read()
@@ -107,9 +108,9 @@ def from_file(path: str) -> ResourceSet:
 
 
 def from_xml_folder(path: str) -> ResourceSet:
-    """R of a folder of hwloc topologies, one file `RANK.xml` for each node, as `lstopo --of xml` writes them.
+    """R from a folder with an hwloc topology `RANK.xml` for each node, as written by `lstopo --of xml`.
 
-    Cores and GPUs have their logical numbers. Raises RpcError with the invalid file.
+    Cores and GPUs have their logical numbers. Raises RpcError that names the invalid file.
     """
     try:
         names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
@@ -125,7 +126,7 @@ def _from_xml(path: str) -> Found:
     name = os.path.basename(path)[: -len(".xml")]
     if not name.isdecimal():
         raise RpcError(errno.EINVAL, f"{path}: the file's name must be a rank, as in 0.xml")
-    # Imported here, since every broker imports this file, and few read XML.
+    # Imported here, because few instances read XML.
     from headrace.formats.spec import hwloc
 
     try:
@@ -136,7 +137,7 @@ def _from_xml(path: str) -> Found:
 
 
 def gathered(found: Iterable[Found], hosts: Mapping[int, str]) -> ResourceSet:
-    """R of all counted nodes, with the names that `hosts` has for their ranks. Raises RsetError."""
+    """R of the counted nodes, with the host names of their ranks from `hosts`. Raises RsetError."""
     groups: dict[tuple[str, str], list[int]] = {}
     ranks: list[int] = []
     for rank, _host, cores, gpus in found:
@@ -159,15 +160,15 @@ def like_most(found: Iterable[Found], ranks: Idset) -> list[Found]:
 
 
 def agrees(rset: ResourceSet, found: Found) -> bool:
-    """Whether R has the cores and GPUs that were counted on a node."""
+    """True if R has exactly the cores and GPUs that were counted on a node."""
     rank, _host, cores, gpus = found
     return (rset.ids(rank, "core"), rset.ids(rank, "gpu")) == (Idset.parse(cores), Idset.parse(gpus))
 
 
 def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
-    """The job's R with this instance's ranks; None unless there is one broker on each node. Raises RsetError.
+    """The job's R with this instance's ranks; None unless each node has one broker. Raises RsetError.
 
-    A scheduling key is not changed: a graph scheduler finds the instance's ranks in it by host.
+    The scheduling key is not changed: a graph scheduler finds the instance's ranks in it by host.
     """
     rset = ResourceSet.from_obj(parent_r)
     if rset.nnodes != len(hosts):
@@ -175,14 +176,14 @@ def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet 
     try:
         return rset.rerank(hosts)
     except RsetError:
-        # The hosts of test instances have other names; their number and order decide.
+        # In test instances, host names differ. Hosts are then matched by their order.
         return rset.rerank()
 
 
 async def inherited(
     uri: str, job: str, hosts: list[str], watch: bool = True, say: Callable[[str], None] = lambda _text: None
 ) -> AsyncIterator[ResourceSet]:
-    """The results of parent_r() with this instance's ranks; none unless there is one broker on each node.
+    """The results of parent_r() with this instance's ranks; empty unless each node has one broker.
 
     Raises RsetError, RpcError or OSError.
     """
@@ -196,12 +197,12 @@ async def inherited(
 async def parent_r(uri: str, job: str, watch: bool, say: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
     """R of the enclosing job from its instance, now and after each change (such as a longer expiration).
 
-    Ends with the job. Without `watch`, or if the instance has no update-watch (`say` is called with a message then), R
-    is yielded once. Raises RpcError or OSError.
+    The iteration ends with the job. R is yielded only once if `watch` is false or the instance does not provide
+    update-watch; then `say` is called with a message. Raises RpcError or OSError.
     """
     scheme, _, path = uri.partition("://")
     if scheme != "local":
-        raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: only local:// can be asked for R")
+        raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: R can only be read from local://")
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         greeting = await reader.readexactly(1)

@@ -1,8 +1,8 @@
 """Fair share within an instance: pending jobs are ordered by the past usage of their users.
 
-The job manager's priority comes first; among jobs of equal priority the order is that of `queueing.fair_share`, which
-the simulator uses as well. Usage is counted for jobs that the scheduler started since it was loaded. Pure: time is an
-argument, in seconds.
+Jobs are ordered by the job manager's priority first. Jobs of equal priority are ordered by `queueing.fair_share`, which
+the simulator uses as well. Only the usage of jobs that were started since the scheduler was loaded counts. Pure: time
+is an argument, in seconds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from headrace.sched.queueing.simulate import REVIEW
 
 
 class Fair:
-    """The users of pending and running jobs, and the job manager's priorities of the jobs.
+    """The user and the job manager's priority of each pending or running job.
 
-    Usage decays by half every `half_life` seconds; with 0, there is no fair share.
+    Usage decays by half every `half_life` seconds; 0 disables fair share.
     """
 
     def __init__(self, half_life: float = 0.0) -> None:
@@ -25,7 +25,7 @@ class Fair:
         self.configure(half_life)
 
     def configure(self, half_life: float) -> None:
-        """Set another half-life and forget all usage; the next call of `news` has the priorities."""
+        """Set another half-life and forget all usage. The next call of `news` returns the new priorities."""
         self._half_life = half_life
         self._shares = FairShare(half_life) if half_life else None
         self._review = 0
@@ -39,7 +39,7 @@ class Fair:
         """Add a pending job; returns its priority among all jobs."""
         if self._last != (userid, priority):
             self._last = userid, priority
-        # Equal pairs of waiting jobs are one object.
+        # Jobs with equal pairs share one tuple.
         self.jobs[jobid] = self._last
         return priority if self._shares is None else self._shares.priority(priority, str(userid))
 
@@ -59,7 +59,7 @@ class Fair:
         self.jobs.pop(jobid, None)
 
     def news(self, waiting: Iterable[int], now: int) -> Iterator[tuple[int, int]]:
-        """The changed priorities of pending jobs; they are computed once in a while."""
+        """The priorities of pending jobs, if usage has changed; at most once every REVIEW seconds."""
         if self._changed and now >= self._review:
             self._review, self._changed = now + REVIEW, False
             for jobid in waiting:

@@ -1,10 +1,11 @@
 """The graph of an instance's R, and conversion between allocations of the graph and R.
 
 A graph in R (the scheduling key, RFC 20) is preferred if it is complete. In an instance within a job, that graph still
-has the ranks of the enclosing instance: nodes are then matched by host, and brokers on one host in order of their
-ranks.
+has the ranks of the enclosing instance. Its nodes are then matched by host, and brokers on the same host in the order
+of their ranks.
 
-Nodes finds vertices by rank, never by a walk over all of them: a restarted scheduler recovers thousands of jobs.
+`Nodes` looks up vertices by rank instead of walking the graph, because a restarted scheduler recovers thousands of
+jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headrace.sched.graph.model import Graph, GraphError
 from headrace.sched.graph.selection import Selection, from_vertices
 from headrace.sched.graph.usage import Allocation
 
-# Seconds since the epoch: the expiration of R ends jobs, and does not limit plans.
+# End of the graph's plans, in seconds since the epoch. The expiration of R ends jobs, but does not limit plans.
 _FOR_EVER = 2**53
 
 
@@ -43,7 +44,7 @@ def graph_of(r: Mapping[str, Any], rset: ResourceSet) -> Graph:
 def name_by_rank(graph: Graph) -> None:
     """Set the id of each node to its rank.
 
-    Policies prefer nodes by id; host names may have no number, or share one.
+    Policies prefer nodes by id. A host name may have no number, or the same number as another.
     """
     for v, kind in enumerate(graph.type):
         if kind == "node":
@@ -64,7 +65,7 @@ def _reranked(graph: Graph, rset: ResourceSet) -> Graph:
     if len(targets) < len(ranks):
         if len(nodes) != len(ranks):
             raise GraphError(f"R: {len(nodes)} nodes in the scheduling key but {len(ranks)} ranks in R_lite")
-        # The hosts of test instances have other names; their number and order decide.
+        # In test instances, host names differ. Nodes are then matched by order, if their number is equal.
         targets = dict(zip(nodes, ranks, strict=True))
     for v, rank in targets.items():
         if graph.rank[v] != rank:
@@ -102,7 +103,7 @@ class Nodes:
         return tuple(sorted(Share(rank, cores, gpus) for rank, _, cores, gpus in parts(allocation.selection)))
 
     def selection(self, shares: Iterable[Share]) -> Selection:
-        """The vertices of shares. Raises GraphError for a vertex that the graph has not."""
+        """The vertices of shares. Raises GraphError for a vertex that is not in the graph."""
         graph = self.graph
         taken: list[tuple[int, int, bool]] = []
         for rank, cores, gpus in shares:
@@ -124,7 +125,7 @@ class Nodes:
                         raise GraphError(f"{graph.path(node)}: has no {kind}{number}")
                     vertices.append(v)
             if len(vertices) == len(inside) == len(graph.preorder(node)) - 1:
-                # The job has all resources of the node, so the node is its own.
+                # The job has all resources of the node, so the node is allocated exclusively.
                 taken.append((node, graph.size[node], True))
             taken.extend((v, graph.size[v], True) for v in vertices)
         return from_vertices(graph, taken)

@@ -1,8 +1,8 @@
-"""`feasibility.check`: reads the request, and checks for guests while the scheduler has nothing else to do.
+"""`feasibility.check`: checks of guests run only while the scheduler has nothing else to do.
 
-A check of the owner is made at once. What a guest asks could keep the scheduler from starting jobs, so its size is
-known before anything is expanded. A check that searches a graph may take long all the same, as every vertex counts: it
-is made in a fork of the scheduler, with less priority and with limits of processor time and memory.
+The owner's checks run at once. A guest's check could keep the scheduler from starting jobs, so the size of its jobspec
+is limited before anything is expanded. A search of the graph may still take long, because it visits every vertex. So it
+runs in a fork of the scheduler, at a lower priority and with limits on processor time and memory.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
-# Exceptions of reading an invalid jobspec. RFC 14 is not checked, since a request may have resources alone.
+# Exceptions raised for an invalid jobspec. RFC 14 is not checked, since a request may have only resources.
 MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
-# Of a guest's jobspec: the bytes of its resources and its constraint as JSON, and `constraint.size`.
+# Limits on a guest's jobspec: bytes of its resources and constraint as JSON, and its `constraint.size`.
 MOST_BYTES = 32 << 10
 MOST_SIZE = 16 << 10
-# Checks of one guest that wait or are made at a time, and those of all guests.
+# Limits on waiting and running checks: per guest, and of all guests together.
 MOST_CHECKS = 32
 MOST_CHECKS_OF_ALL = 256
-# Of a fork: seconds of processor time, and bytes of memory more than the scheduler has.
+# Limits on a fork: seconds of processor time, and bytes of memory in addition to the scheduler's.
 MOST_SECONDS = 2
 _MOST_MEMORY = 64 << 20
-# Characters of the text of an answer: a pipe takes them in one write.
+# Most characters of an error text. A pipe takes them in one write.
 _LONGEST = 8 << 10
-# Seconds after which a scheduler that has other work is looked at again.
+# Seconds until a check is retried while the scheduler is busy.
 _RETRY_AFTER = 0.005
 
 
@@ -62,10 +62,10 @@ def malformed(exc: Exception) -> RpcError:
 
 
 class GuestChecks:
-    """Handles requests by `check(msg)`, which returns EMPTY or raises RpcError; those of guests in turn.
+    """Handles requests by `check(msg)`, which returns EMPTY or raises RpcError.
 
-    `busy()` says whether jobs wait for the scheduler. With `apart`, a guest's check is made in a fork: for processes
-    without other threads.
+    Guests' checks run one after another. `busy()` returns True while jobs wait for the scheduler. With `apart`, guests'
+    checks run in a fork; the process must not have other threads.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class GuestChecks:
         self._apart = apart
         self._waiting: deque[tuple[Message, asyncio.Future[Any]]] = deque()
         self._scheduled = False
-        # The number of checks that wait or are made, by guest.
+        # The number of waiting and running checks by guest.
         self._under_way: Counter[int] = Counter()
-        # The fork, 0 for none, and whose check it makes.
+        # The pid of the fork (0 if there is none), and the sender of the check that it runs.
         self._pid = 0
         self._sender = ""
         ctx.on_disconnect(self._disconnected)
@@ -91,7 +91,7 @@ class GuestChecks:
             return self._check(msg)
         self._refuse_many(msg.userid)
         _refuse_large(of_request(msg))
-        # As an object, it would take several times the memory while it waits.
+        # The decoded object would take several times the memory of the payload while the request waits.
         msg.forget_object()
         answer: asyncio.Future[Any] = self._ctx.loop.create_future()
         self._under_way[msg.userid] += 1
@@ -101,7 +101,7 @@ class GuestChecks:
         return answer
 
     def _refuse_many(self, userid: int) -> None:
-        """Raise RpcError(EAGAIN) for a guest who has as many checks under way as a guest may."""
+        """Raise RpcError(EAGAIN) if a guest, or all guests together, have too many checks under way."""
         for who, number, most in (
             (f"user {userid}", self._under_way[userid], MOST_CHECKS),
             ("all guests together", self._under_way.total(), MOST_CHECKS_OF_ALL),
@@ -143,7 +143,7 @@ class GuestChecks:
         except OSError as exc:
             os.close(reader)
             os.close(writer)
-            raise RpcError(exc.errno or errno.EAGAIN, f"no process for a check: {exc.strerror}") from None
+            raise RpcError(exc.errno or errno.EAGAIN, f"cannot start a process for the check: {exc.strerror}") from None
         if not pid:
             _answer_in_fork(writer, self._check, msg)
         os.close(writer)
@@ -175,12 +175,12 @@ class GuestChecks:
 
     def _kill(self) -> None:
         if self._pid:
-            # It was not waited for, so this is no other process.
+            # The fork has not been reaped, so its pid cannot belong to another process.
             os.kill(self._pid, signal.SIGKILL)
 
 
 def _finish(answer: asyncio.Future[Any], output: bytes, status: int) -> None:
-    """Set the result that the fork has written; it has written none if it was killed."""
+    """Set the result from the output of the fork, which is empty if the fork was killed."""
     if output:
         errnum, text = msgspec.json.decode(output)
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
@@ -196,7 +196,7 @@ def _finish(answer: asyncio.Future[Any], output: bytes, status: int) -> None:
 def _answer_in_fork(writer: int, check: Callable[[Message], Any], msg: Message) -> NoReturn:
     """Write the errno and the text of the answer, and exit."""
     try:
-        # A collection would copy every page that the fork shares with the scheduler.
+        # A garbage collection would copy every page that the fork shares with the scheduler.
         gc.disable()
         os.nice(10)
         with open("/proc/self/statm") as statm:
@@ -219,13 +219,13 @@ def _answer_in_fork(writer: int, check: Callable[[Message], Any], msg: Message) 
 
 
 def _refuse_large(jobspec: dict[str, Any]) -> None:
-    """Raise RpcError(E2BIG) for a jobspec of which a check would take long."""
+    """Raise RpcError(E2BIG) for a jobspec whose check would take long."""
     try:
         wanted = js.constraints(jobspec)
         size = constraint.size(wanted)
         length = len(msgspec.json.encode((jobspec.get("resources"), wanted)))
     except (AssertionError, AttributeError):
-        # The check itself says what is malformed.
+        # The check itself reports the malformed part.
         return
     for number, most, what in ((length, MOST_BYTES, "bytes"), (size, MOST_SIZE, "operators, values and hosts")):
         if number > most:

@@ -1,4 +1,4 @@
-"""How a scheduler learns of running jobs before it takes requests (RFC 27), the same for every scheduler."""
+"""The hello protocol (RFC 27): schedulers recover running jobs before they accept requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.job_exception import FATAL, SCHEDULER_RESTART
 from headrace.formats.spec.message import Message
 
-# A flag of job-info.lookup: R with every update applied (RFC 43).
+# A flag of job-info.lookup: return R with all updates applied (RFC 43).
 _CURRENT = 2
 
 
@@ -28,10 +28,11 @@ def hello(
     recover: Callable[[int, dict[str, Any], int], None],
     resources: Callable[[], str],
 ) -> None:
-    """Call `recover(id, R, ranks already released as a bit set)` for each running job, then report ready.
+    """Call `recover(id, R, freed)` for each running job, then report that the scheduler is ready.
 
-    `resources()` describes the scheduler's resources for the log. A job whose resources `recover` refuses with a
-    ValueError gets a fatal exception, since its resources could be allocated twice.
+    `freed` are the ranks that the job has already released, as a bit set. `resources()` describes the scheduler's
+    resources for the log. If `recover` raises ValueError, the job gets a fatal exception, since its resources could be
+    allocated twice.
     """
 
     def take(job: int, r: dict[str, Any], freed: str) -> None:
@@ -78,6 +79,6 @@ def hello(
 
 
 def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:
-    """Log the error that ended `resource.acquire`; `known` says whether resources had been acquired."""
+    """Log the error that ended `resource.acquire`. `known` is True if resources had been acquired."""
     then = "changes of nodes are not heard of until the scheduler is reloaded" if known else "nothing can be scheduled"
     ctx.log(logging.ERROR, f"resource.acquire: {reply.text or os.strerror(reply.errnum)}: {then}")

@@ -19,20 +19,20 @@ from headrace.engine.broker.module.context import ModuleContext, RpcError
 
 _BUILT_IN = ("queue-depth", "log-level", "pool-class", "mode")
 _UNLIMITED = "unlimited"
-# The default resource pool class of flux-core's schedulers. Headrace's pools cannot be replaced by a class.
+# The default resource pool class of flux-core's schedulers. In Headrace, the pool cannot be replaced.
 POOL_CLASS = "Rv1Pool"
 
 
 class OptionError(ValueError):
-    """An invalid argument of a scheduler; the text names it and says what would be right."""
+    """An invalid argument of a scheduler. The text names the argument and the valid values."""
 
 
 class Options(NamedTuple):
     """The options of a scheduler.
 
-    `limit` is the number of requests that the job manager sends at a time, 0 for no limit. `log_level` is a syslog
-    severity; the scheduler logs nothing less severe. With `partial_ok`, jobs that have released part of their resources
-    are recovered with the rest (RFC 27). `rest` are the scheduler's own arguments.
+    `limit` is the number of requests that the job manager sends at a time; 0 means no limit. `log_level` is a syslog
+    severity; less severe messages are not logged. With `partial_ok`, jobs that have released a part of their resources
+    are recovered with the remaining resources (RFC 27). `rest` are the scheduler's own arguments.
     """
 
     limit: int
@@ -134,9 +134,9 @@ def read(ctx: ModuleContext, args: list[str], default_limit: int = 0) -> tuple[O
 
 
 def _pool_class_error(name: str, log: Log) -> OptionError:
-    """The error for a user's own pool class: it cannot be loaded, or it can and is not used here.
+    """The error for a pool class other than the default: it cannot be loaded, or Headrace does not use it.
 
-    The error is also logged, because scripts look for the cause there.
+    The error is also logged, because scripts look for the cause in the log.
     """
     why = f"the scheduler's own, {POOL_CLASS}, is the only one it uses"
     module, _, attribute = name.partition(":")

@@ -1,8 +1,8 @@
-"""The core of the graph scheduler, without messages: the graph in use, the jobs' resources, and the queues.
+"""The core of the graph scheduler: the graph, the resources of running jobs, and the queues.
 
-Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph, and their
-interactions are handled here: a job that overruns its limit cancels reservations of every queue, and released resources
-are offered to every queue. A job without a time limit is planned with a very long one (`UNLIMITED`).
+Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph, and this module
+handles their interactions: a job that overruns its time limit cancels reservations of every queue, and released
+resources are offered to every queue. A job without a time limit is planned with a very long one (`UNLIMITED`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from headrace.sched.graph.request import JobRequest, Request
 from headrace.sched.queueing.pending import UNLIMITED, shape_of
 from headrace.sched.queueing.queue import OVERRUN, Decision, Queue, overrun
 
-# Types whose free amounts decide which start times are matched; the first one orders nodes if the policy does not.
+# Types whose free amounts decide which start times are tried. The first type orders nodes if the policy does not.
 _FILTERS = ("core", "gpu", "node")
-# Searches of the graph that a queue may make in one pass, each of about .1 ms.
+# Searches of the graph per queue and pass. A search takes about 0.1 ms.
 SEARCH_BUDGET = 32
 
 
 class RepairableScheduler(Scheduler):
-    """A scheduler for which resources that are down can be repaired: a request is refused only if it fails with all up.
+    """A scheduler that refuses a request only if it fails with all resources up.
 
-    The result depends on the request and on properties alone and is cached, since it is needed for every pending job.
+    Resources that are down may be repaired. The result depends only on the request and on properties. It is cached,
+    since it is needed for every pending job.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
@@ -83,7 +84,7 @@ class Held:
 
 
 class Pool:
-    """The resources of an instance with their jobs. Ranks start down; `set_up` makes them available.
+    """The resources of an instance and their jobs. Ranks are down until `set_up`.
 
     Raises GraphError or RsetError for an R that has no valid graph.
     """
@@ -103,14 +104,14 @@ class Pool:
         self.matched = self.refused = 0
         self.fair = Fair(settings.fair_share)
         self._ends: list[tuple[int, int]] = []
-        # (generation of the graph, whether every vertex was up in it).
+        # Cached: (generation of the graph, True if every vertex was up in this generation).
         self._all_up_known = (-1, False)
         self.requests = Requests(self.graph)
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
 
     def tables(self) -> Iterator[dict[int, Any]]:
-        """The tables with an entry for each job."""
+        """The tables with one entry per job."""
         yield self.where
         yield self.held
         yield self.fair.jobs
@@ -125,7 +126,7 @@ class Pool:
         self.up |= ranks & self.nodes.all
 
     def set_down(self, ranks: int) -> None:
-        """Mark ranks down: running jobs keep their resources there, pending jobs get none."""
+        """Mark ranks down: running jobs keep their resources on them, pending jobs do not get any."""
         self._set_status(ranks & self.up, False)
         self.up &= ~ranks
 
@@ -149,9 +150,9 @@ class Pool:
         self.touch()
 
     def add(self, r: Mapping[str, Any]) -> None:
-        """Add the ranks of an R that has no others; they start down.
+        """Add all ranks of an R; they are initially down.
 
-        Raises GraphError, with nothing changed, for ranks that are known already, and RsetError.
+        Raises GraphError if a rank is already known, and RsetError. Nothing is changed then.
         """
         part, more = rv1.from_object(r), ResourceSet.from_obj(r)
         name_by_rank(part)
@@ -185,7 +186,7 @@ class Pool:
         self._rebuild(self.scheduler.policy)
 
     def configure(self, settings: Settings) -> None:
-        """Apply other settings; pending jobs are planned anew, running jobs keep their resources."""
+        """Apply other settings. Pending jobs are planned again, running jobs keep their resources."""
         if settings.fair_share != self.settings.fair_share:
             self.fair.configure(settings.fair_share)
         self.settings = settings
@@ -248,7 +249,7 @@ class Pool:
             queue.reprioritize(jobid, priority)
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
-        """Enter the allocation that a queue made for a job; returns its resources."""
+        """Record the allocation that a queue made for a job; returns its resources."""
         shares = self.nodes.shares(allocation)
         self._enter(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
         return shares
@@ -260,9 +261,9 @@ class Pool:
         self.fair.forget(jobid)
 
     def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
-        """Enter a running job, without the ranks that it has released.
+        """Add a running job, without the ranks in `freed` (a bit set), which it has released.
 
-        Raises GraphError, RsetError or SpanConflictError if that is not possible.
+        Raises GraphError, RsetError or SpanConflictError if its resources are unknown or not free.
         """
         shares = tuple(share for share in shares_of_r(r) if not freed >> share.rank & 1)
         expiration = float(r["execution"].get("expiration") or 0.0)
@@ -275,12 +276,12 @@ class Pool:
         self.touch()
 
     def free(self, jobid: int, now: int = 0) -> bool:
-        """Release all resources of a job; False for a job without any."""
-        known = self._give_back(jobid, now)
+        """Release all resources of a job; False if it has none."""
+        known = self._release_all(jobid, now)
         self.fair.forget(jobid)
         return known
 
-    def _give_back(self, jobid: int, now: int) -> bool:
+    def _release_all(self, jobid: int, now: int) -> bool:
         held = self.held.pop(jobid, None)
         if held is None:
             return False
@@ -301,10 +302,11 @@ class Pool:
             self.fair.charge(jobid, sum(share.cores.bit_count() for share in shares), allocation.start, now)
 
     def successors(self, count: int, now: int) -> list[int]:
-        """Pending jobs that may take over, in this order, the resources of a job with the same request that ends.
+        """Pending jobs that may take over, in this order, resources of ending jobs with the same request.
 
-        Empty unless the scheduler would decide the same: nothing else is free for the first of them, no other queue has
-        pending jobs, the queue keeps no reservations, and no vertex is down, as a successor must not get such a vertex.
+        The list is empty unless the scheduler would certainly decide the same: nothing else is free for the first job,
+        no other queue has pending jobs, the queue keeps no reservations, and no vertex is down, because a successor
+        must not get a vertex that is down.
         """
         waiting = [queue for queue in self.queues.values() if queue.pending]
         if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
@@ -318,22 +320,22 @@ class Pool:
         return self._all_up_known[1]
 
     def _is_exhausted(self, request: JobRequest, now: int) -> bool:
-        """Whether all of some type that a request needs is in use."""
+        """True if all resources of some type in the request are in use."""
         root = self.graph.root
         wanted = {part.type for top in request.resources for part in _parts(top)}
         return any(not self.scheduler.free(root, type, now) for type in _FILTERS if type in wanted)
 
     def inherit(self, jobid: int, successor: int, now: int, expiration: float) -> bool:
-        """Give a successor all resources of a job, in place of any decision for the successor since then.
+        """Give all resources of a job to its successor; False if the job has no resources.
 
-        False if the job has no resources.
+        Overrides any decision that was made for the successor in the meantime.
         """
         held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
         end = max(_end(now, expiration), now + 1)
         if held is not None and allocation is not None and (allocation.start, allocation.end) == (now, end):
             queue = self._queue(held.queue)
             if successor in queue.pending and successor not in queue.planned:
-                # In the usual case of short jobs, only the owner of the allocation changes.
+                # Usually, if jobs are short, only the owner of the allocation changes.
                 queue.hand_over(jobid, successor)
                 del self.where[successor], self.held[jobid]
                 self.fair.forget(jobid)
@@ -342,7 +344,7 @@ class Pool:
         if successor in self.where:
             self._withdraw(successor)
         elif successor in self.held:
-            self._give_back(successor, now)
+            self._release_all(successor, now)
         self.free(jobid, now)
         if held is None or allocation is None:
             return False
@@ -355,13 +357,13 @@ class Pool:
         return True
 
     def _enter(self, jobid: int, held: Held, allocation: Allocation) -> None:
-        """Enter the resources of a job that was pending."""
+        """Record the resources of a job that was pending."""
         self.held[jobid] = held
         self._will_end(jobid, allocation)
         self.matched += 1
 
     def release(self, jobid: int, ranks: int, now: int = 0) -> bool:
-        """Release a job's resources on some ranks; False for a job without any."""
+        """Release a job's resources on some ranks (a bit set); False if it has no resources."""
         held = self.held.get(jobid)
         if held is None:
             return False
@@ -400,7 +402,7 @@ class Pool:
     # Scheduling
 
     def schedule(self, now: int) -> list[Decision]:
-        """One pass over all queues, a few milliseconds each; while `unfinished`, the next call continues it."""
+        """Make one pass over all queues, a few milliseconds each. While `unfinished`, the next call continues."""
         self._hold_overrun(now)
         for jobid, priority in self.fair.news(self.where, now):
             self._rank(jobid, priority)
@@ -418,14 +420,14 @@ class Pool:
         return min((start for queue in self.queues.values() if (start := queue.next_start()) is not None), default=None)
 
     def _hold_overrun(self, now: int) -> None:
-        """Extend the allocations of jobs that overrun their end, and drop the reservations that conflict."""
+        """Extend the allocations of jobs that overrun their end, and drop conflicting reservations."""
         late = []
         while self._ends and self._ends[0][0] <= now:
             end, jobid = heappop(self._ends)
             allocation = self.scheduler.jobs.get(jobid)
             if allocation is not None and jobid in self.held and allocation.end == end:
                 late.append((jobid, allocation))
-        # A job without an expiration is planned with an end, too, but is not late after it.
+        # A job without an expiration also has a planned end, but is not late after it.
         ends = [now + overrun(max(now - _end(each.start, self.held[jobid].expiration), 0)) for jobid, each in late]
         for queue in self.queues.values() if late else ():
             queue.drop_plans(max(ends))
@@ -438,7 +440,7 @@ class Pool:
             queue.touch()
 
     def check(self, request: JobRequest) -> Outcome:
-        """Whether the job could run with all configured resources up and idle."""
+        """The outcome of the request with all configured resources up and idle."""
         return self.scheduler.satisfiable(request)
 
     def allocated(self) -> dict[int, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The graph scheduler's services with Fluxion's names: find, info, properties, status, parameters.
 
-Payloads are those of Fluxion's `flux ion-resource` and its two modules. No request here allocates resources.
+Payloads are compatible with `flux ion-resource` and Fluxion's two modules. No request here allocates resources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.sched.graph.usage import Allocation
 
 _FIND_FORMATS = ("rv1_nosched", "rv1", "jgf", "rlite", "simple", "pretty_simple")
 
-# Criteria that say nothing of jobs.
+# Criteria whose results reveal nothing about jobs.
 _WITHOUT_JOBS = ("status=up", "status=down", "status=up or status=down")
 
 
@@ -39,7 +39,7 @@ class Host(NamedTuple):
     settings: Callable[[], Settings]
     # The scheduler's time in seconds since the epoch.
     now: Callable[[], int]
-    # Called after a change with which pending jobs may fit.
+    # Called after a change that may allow pending jobs to start.
     changed: Callable[[], None]
     # Handlers of `sched.resource-status` and `feasibility.check`.
     status: Callable[[Message], dict[str, Any]]
@@ -51,7 +51,7 @@ def register(ctx: ModuleContext, host: Host) -> None:
     resource = _Resource(host)
     methods: dict[str, Callable[[Message], Any]] = {
         "find": partial(_find, ctx, resource),
-        # It tells of jobs.
+        # Guarded, because the response is about a job.
         "info": guarded(ctx, resource.info),
         "set_property": resource.set_property,
         "get_property": resource.get_property,
@@ -71,7 +71,10 @@ def register(ctx: ModuleContext, host: Host) -> None:
 
 
 def _find(ctx: ModuleContext, resource: _Resource, msg: Message) -> dict[str, Any]:
-    """Find vertices; with `access.private-mode`, by criteria that say nothing of others' jobs."""
+    """Find vertices.
+
+    With `access.private-mode`, guests may only use criteria that reveal nothing about jobs.
+    """
     if msg.obj["criteria"] not in _WITHOUT_JOBS:
         refuse_if_hidden(ctx, msg)
     return resource.find(msg)
@@ -100,7 +103,7 @@ class _Resource:
         id = msg.obj["jobid"]
         found: Allocation | None = self._host.pool().scheduler.jobs.get(id)
         if found is None:
-            raise RpcError(errno.ENOENT, f"job {id} holds no resources and is promised none")
+            raise RpcError(errno.ENOENT, f"job {id} has neither an allocation nor a reservation")
         status = "RESERVED" if found.reserved else "ALLOCATED"
         return {"jobid": id, "status": status, "at": found.start, "overhead": 0.0}
 

@@ -1,6 +1,6 @@
 """R (RFC 20) for a scheduler's allocations: the cores and GPUs of each rank.
 
-Nearly every job has a few cores of one node, so that case takes a short path, and the text of repeated idsets is
+Most jobs have a few cores of one node, so there is a fast path for that case, and the text of repeated idsets is
 cached.
 """
 
@@ -57,8 +57,8 @@ def job_r(
 ) -> dict[str, Any]:
     """R (RFC 20) of shares in rank order, with keys in flux-core's order.
 
-    `host` returns the host name of a rank; `properties` has the ranks of each property as bit sets, for the whole
-    instance.
+    `host` returns the host name of a rank. `properties` maps each property to all its ranks in the instance, as bit
+    sets.
     """
     if len(shares) == 1:
         rank, cores, gpus = shares[0]
@@ -96,7 +96,7 @@ def _children(cores: int, gpus: int) -> dict[str, str]:
 
 
 def in_use(rset: ResourceSet, used: Mapping[int, tuple[int, int]]) -> ResourceSet:
-    """The part of `rset` that is allocated; `used` has core and GPU ids by rank, as bit sets."""
+    """The allocated part of `rset`. `used` maps ranks to core and GPU ids, as bit sets."""
     groups: dict[tuple[int, int], int] = {}
     for rank, held in used.items():
         groups[held] = groups.get(held, 0) | 1 << rank

@@ -1,9 +1,9 @@
-"""`sched.reasons`: why jobs wait and when they will start, computed for each request (an extension of RFC 27).
+"""`sched.reasons`: why jobs wait and when they will start (an extension of RFC 27).
 
-Nothing is updated for it as jobs come and go, so scheduling costs the same with thousands of pending jobs as with ten.
-A response for thousands of jobs is made in slices of a few milliseconds, between which the scheduler does its work.
-Estimates are made in the order of the queues, as far as the last requested job. They are kept for half a second,
-because a long listing sends several requests.
+Reasons are computed for each request. Nothing is updated when jobs are submitted or end, so scheduling costs the same
+with thousands of pending jobs as with ten. A response for thousands of jobs is computed in slices of a few
+milliseconds, between which the scheduler works. Start times are estimated in the order of the queues, up to the last
+requested job, and cached for half a second, because a long listing sends several requests.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from headrace.engine.broker.module.context import ModuleContext
 from headrace.formats.spec.message import Message
 from headrace.sched.queueing.forecast import Place
 
-# Seconds that a slice of work may take, and that estimates are valid.
+# Seconds per slice of work, and seconds for which estimates are valid.
 _SLICE = 0.002
 _FRESH = 0.5
 
-# (job, its place if known) -> annotations such as `reason_pending`; None for a job that is not pending.
+# (job id, its place if known) -> annotations such as `reason_pending`; None for a job that is not pending.
 Explain = Callable[[int, "Place | None"], "dict[str, Any] | None"]
 Forecast = Callable[[], Iterator["tuple[int, Place] | None"]]
 
 
 class _Ask:
-    """A request in progress; `restarted` once estimates were begun again for a job without one."""
+    """A request in progress. `restarted` is True once the estimates were restarted for a job without one."""
 
     def __init__(self, msg: Message, ids: list[int]) -> None:
         self.msg = msg
@@ -50,8 +50,9 @@ class Reasons:
         self._begun = -inf
 
     def ask(self, msg: Message) -> None:
-        """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}. An estimate is missing if
-        it is unknown, a job if it is not pending here.
+        """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}.
+
+        Unknown estimates are omitted, and so are jobs that are not pending here.
         """
         self._asks.append(_Ask(msg, msg.obj["ids"]))
         if not self._working:
@@ -85,7 +86,10 @@ class Reasons:
         ask.found.append([id, notes])
 
     def _placed(self, ask: _Ask, until: float) -> bool:
-        """Whether the first job of a request has a place or will have none; continues the estimates until that time."""
+        """Continue the estimates up to the first job of a request, until the time `until`.
+
+        True if the job has a place, or will not get one.
+        """
         now = self._ctx.monotonic
         if now() - self._begun > _FRESH:
             self._begin()
@@ -94,7 +98,7 @@ class Reasons:
             if self._rest is None:
                 if ask.restarted or self._explain(id, None) is None:
                     return True
-                # The job was submitted after these estimates were begun.
+                # The job was submitted after the estimates were begun.
                 ask.restarted = True
                 self._begin()
                 continue

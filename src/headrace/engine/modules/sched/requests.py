@@ -1,7 +1,7 @@
-"""The requests of jobspecs, as the graph's scheduler searches for them.
+"""The resource requests of jobspecs, in the form that the graph's scheduler searches for.
 
-Most jobs of an instance ask for the same, so requests are cached by the text of a jobspec's parts, within a bound in
-bytes: the jobspecs of users must not grow a scheduler for good.
+Most jobs of an instance have equal requests, so requests are cached by the text of a jobspec's parts. The size of the
+cache is limited, so that jobspecs of users cannot make the scheduler grow permanently.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headrace.sched.graph.request import JobRequest, Request, RequestError
 from headrace.sched.queueing.pending import UNLIMITED
 
 _Value = TypeVar("_Value")
-# Bytes of the keys of one table, and its entries. What a scheduler makes of a request has a few times the bytes of it.
+# Limits on a cache: total bytes of its keys, and number of entries. A value takes a few times the bytes of its key.
 MOST_BYTES = 1 << 20
 MOST_ENTRIES = 4096
 
 
 class BoundedCache(Generic[_Value]):
-    """A table by the bytes or the text of a request. Before it has more than the limits, all of it is dropped."""
+    """A cache by the bytes or the text of a request. It is emptied before it would exceed a limit."""
 
     def __init__(self) -> None:
         self._found: dict[object, _Value] = {}
@@ -35,7 +35,7 @@ class BoundedCache(Generic[_Value]):
         return self._found.get(key)
 
     def put(self, key: object, size: int, value: _Value) -> None:
-        """Keep `value`, unless its key, of `size` bytes, is larger than the table may be."""
+        """Store `value`, unless the `size` of its key, in bytes, exceeds the limit of the whole cache."""
         if self._size + size > MOST_BYTES or len(self._found) >= MOST_ENTRIES:
             self.clear()
         if size <= MOST_BYTES:
@@ -55,7 +55,7 @@ class Requests:
         self._found: BoundedCache[JobRequest] = BoundedCache()
 
     def uncached(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """The request of a jobspec, for a question about a job that is not submitted: it is not cached.
+        """The request of a jobspec that is only checked, not submitted, and therefore not cached.
 
         Raises RequestError or ConstraintError.
         """
@@ -63,7 +63,7 @@ class Requests:
         return self._read(jobspec["resources"], system.get("duration") or 0, system.get("constraints"))
 
     def of_parts(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
-        """The request of a jobspec with these parts (JSON); equal requests are one object.
+        """The request of a jobspec with these parts (JSON). Equal requests are the same object.
 
         Raises RequestError or ConstraintError.
         """
@@ -79,16 +79,17 @@ class Requests:
         if constraint:
             validate_constraint(constraint)
         wanted = parse_jobspec({"resources": resources}, self._graph.units).resources
-        _refuse_twins(wanted)
+        _refuse_duplicates(wanted)
         return JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
 
 
-def _refuse_twins(requests: Sequence[Request]) -> None:
-    """Raise RequestError for sibling requests for one type: the matcher serves only the last, as Fluxion's does, and
-    the job would run on fewer resources than requested.
+def _refuse_duplicates(requests: Sequence[Request]) -> None:
+    """Raise RequestError if sibling requests have the same type.
+
+    As in Fluxion, the matcher serves only the last of them, so the job would run on fewer resources than requested.
     """
     types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
     for request in requests:
         if types.count(request.type) > 1:
             raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
-        _refuse_twins(request.with_)
+        _refuse_duplicates(request.with_)

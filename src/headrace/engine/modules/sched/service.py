@@ -1,8 +1,8 @@
 """The graph scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
 
-Messages and time are handled here, everything else in the other files here. Messages of one loop turn are scheduled in
-one pass at its end. A pass is limited to a few milliseconds and continued in later turns, so that the broker's other
-work goes on.
+This file handles messages and time; the other files of this package do everything else. All messages of a loop turn are
+scheduled in one pass at its end. A pass is limited to a few milliseconds and continued in later turns, so that it does
+not block the broker's other work.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from headrace.sched.queueing.why import refusal
 NAME = "sched-graph"
 
 _NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
-# Seconds before a pending job gets its reason; in a busy system, the first jobs change faster than users can read.
+# Seconds before pending jobs are annotated with reasons. In a busy system, the first jobs of a queue change faster than
+# users can read.
 _EXPLAIN_AFTER = 0.1
-# The number of successors that the job manager is told in advance; new ones are named when half of them are used up.
+# The number of successors that are named to the job manager. New ones are named when half of them are used up.
 _SUCCESSORS = 64
 
 
@@ -61,8 +62,9 @@ class _Jobspec(msgspec.Struct):
 
 
 class _Alloc(msgspec.Struct):
-    """The parts of a `sched.alloc` request that are decoded: most requests are alike, and their environments
-    are long.
+    """The parts of a `sched.alloc` request that are decoded.
+
+    The rest is skipped, because environments are long and most requests are equal (`requests.py` caches them by text).
     """
 
     id: int
@@ -76,7 +78,7 @@ _decode_alloc = msgspec.json.Decoder(_Alloc).decode
 
 
 class _Job:
-    """A pending job and its request; `resources` is the JSON of the request, and `msg` has no body any more."""
+    """A pending job and its request. `resources` is the request as JSON; `msg` no longer has a body."""
 
     __slots__ = ("annotated", "duration", "id", "msg", "request", "resources")
 
@@ -89,24 +91,24 @@ class _Job:
         self.annotated = _NOTHING
 
     def share(self, other: _Job) -> None:
-        """Share with another pending job what is equal."""
+        """Share equal objects with another pending job."""
         self.msg.keep_way_back(other.msg)
         if self.request is other.request:
             self.resources = other.resources
 
 
 # Flags of `flux module debug`, as in flux-core: deny every request; annotate each pending job with the number of jobs
-# before it; refuse to change the time of running jobs.
+# ahead of it; refuse to change the expiration of running jobs.
 _FAIL_ALLOC, _COUNT_AHEAD, _REFUSE_TIME = 1, 2, 4
-# The annotations of a job that has none; the tables of annotations are replaced, not changed.
+# Empty annotations. It can be shared, because dicts of annotations are replaced, never changed.
 _NOTHING: dict[str, Any] = {}
 
 
 class Variant(NamedTuple):
-    """How the scheduler is configured under one of its names.
+    """The configuration of the scheduler under one of its module names.
 
-    `read(config, arguments)` returns its settings, `queue_depth` is the default of that option (0: no limit), and with
-    `names_policy` the log names the match policy when the scheduler is ready.
+    `read(config, arguments)` returns the settings. `queue_depth` is the default of that option (0: no limit). With
+    `names_policy`, the log message of a ready scheduler contains the match policy.
     """
 
     read: Callable[[Mapping[str, Any], Sequence[str]], settings.Settings]
@@ -135,7 +137,7 @@ class Scheduler:
         self.continuing = False
         self.explaining = False
         self.due: Any = None
-        # The successors that the job manager was told.
+        # The successors that were named to the job manager.
         self.named: deque[int] = deque()
         self.passes = 0
         self.explainer = Explainer()
@@ -157,7 +159,7 @@ class Scheduler:
         )
         check = GuestChecks(ctx, self._check, lambda: self.continuing, apart=True)
         ctx.service("feasibility", {"check": check}, open=("check",), requests=FEASIBILITY)
-        # Scripts request statistics of Flux's default scheduler by its name, and set its debug flags.
+        # Scripts request statistics and set debug flags by the name of Flux's default scheduler.
         ctx.service("sched-simple", {})
         queries.register(
             ctx,
@@ -177,7 +179,7 @@ class Scheduler:
         except (settings.SettingsError, options.OptionError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
-            text = f"{settings.QMANAGER}: there is no queue {name}: what is set for it has no effect"
+            text = f"{settings.QMANAGER}: there is no queue {name}: its settings have no effect"
             self.log(logging.WARNING, text)
         return found
 
@@ -195,14 +197,14 @@ class Scheduler:
         return self.pool
 
     def _time(self) -> int:
-        """The time in whole seconds, never decreasing."""
+        """The current time in whole seconds. It never decreases."""
         self.now = max(self.now, int(self.ctx.now()))
         return self.now
 
     # -- passes
 
     def _changed(self) -> None:
-        """The pool has changed: schedule a pass at the end of this loop turn."""
+        """Request a pass at the end of this loop turn, since the pool has changed."""
         self.ctx.at_flush(self._schedule)
 
     def _schedule(self) -> None:
@@ -221,7 +223,7 @@ class Scheduler:
                 self.continuing = True
                 self.ctx.call_soon(self._continue)
             return
-        self._wake_for_promises()
+        self._wake_for_reservations()
         if self.jobs and not self.explaining:
             self.explaining = True
             self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
@@ -231,7 +233,7 @@ class Scheduler:
         self._schedule()
 
     def _name_successors(self) -> None:
-        """Tell the job manager the successors, if they are certain."""
+        """Name the successors to the job manager, as far as they are certain."""
         pool = self._pool()
         ids = [] if pool.unfinished else pool.successors(_SUCCESSORS, self.now)
         named = list(self.named)
@@ -239,7 +241,7 @@ class Scheduler:
             self.named = deque(ids)
             self.ctx.call("job-manager.sched-successors", {"ids": ids, "expiration": self.expiration})
 
-    def _wake_for_promises(self) -> None:
+    def _wake_for_reservations(self) -> None:
         if self.due is not None:
             self.due.cancel()
             self.due = None
@@ -279,7 +281,7 @@ class Scheduler:
         note = refusal(pool.scheduler, jobspec, job.request, decision.failure)
         self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": note})
 
-    # -- resources come, go and change (RFC 28)
+    # -- changes of resources (RFC 28)
 
     def _resources(self, reply: Message) -> None:
         if reply.errnum:
@@ -302,13 +304,16 @@ class Scheduler:
             self._changed()
 
     def _load(self, r: dict[str, Any]) -> Pool:
-        """The pool of R's own graph, or of its nodes if that graph is invalid. Raises GraphError or RsetError."""
+        """The pool of the graph in R. Without a valid graph, of R's nodes, cores and GPUs.
+
+        Raises GraphError or RsetError.
+        """
         try:
             return Pool(r, self.settings)
         except GraphError as exc:
             if "scheduling" not in r:
                 raise
-            self.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
+            self.log(logging.WARNING, f"the graph in R cannot be used, only its nodes, cores and GPUs: {exc}")
             return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
 
     def _update(self, body: dict[str, Any]) -> None:
@@ -326,7 +331,7 @@ class Scheduler:
             pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
-            # Scripts look for the line of Flux's default scheduler in instances within jobs.
+            # In instances within jobs, scripts look for this log line of Flux's default scheduler.
             self.log(logging.INFO, f"as sched-simple: resource expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             add, remove = (
@@ -376,7 +381,7 @@ class Scheduler:
     def _prioritize(self, msg: Message) -> None:
         for job, priority in msg.obj["jobs"]:
             self._pool().reprioritize(job, priority)
-        # With this request, the job manager has dropped the successors that it was told.
+        # The job manager drops its list of successors when it sends this request.
         self.named.clear()
         self._changed()
 
@@ -394,7 +399,10 @@ class Scheduler:
         return EMPTY
 
     def _inherit(self, msg: Message) -> Any:
-        """Jobs have taken over the resources of others, as named, or before a withdrawal of their names arrived."""
+        """Handle jobs that took over the resources of others.
+
+        A successor may be missing in `named` if the job manager did not yet have the latest list.
+        """
         pool, now = self._pool(), self._time()
         for id, successor, expiration in msg.obj["jobs"]:
             self.jobs.pop(successor, None)
@@ -471,7 +479,7 @@ class Scheduler:
         pool, now = self._pool(), self._time()
         name = pool.where.get(id)
         if name is not None and self.ctx.debug & _COUNT_AHEAD:
-            # With this debug flag, the annotation is set already.
+            # With this debug flag, `_explain` sets the annotation.
             return {}
         return None if name is None else self.explainer.explain(pool.queues[name], id, now, (self.passes, now))
 

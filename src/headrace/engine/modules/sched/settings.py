@@ -1,7 +1,7 @@
-"""How the graph scheduler is configured: Fluxion's tables and keys, and the same keys as module arguments.
+"""Configuration of the graph scheduler: Fluxion's tables and keys, also as module arguments.
 
-A reloaded configuration is read as a whole before any of it is applied, and every error names the key, its value and
-what would be right; therefore this is separate from the module.
+This is separate from the module because a reloaded configuration is completely checked before any of it is applied.
+Every error names the key, its value and the valid values.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _POLICY_PARAMS = ("reservation-depth", "max-reservation-depth")
 
 
 class SettingsError(ValueError):
-    """An invalid setting: the message names the key, its value and what would be right."""
+    """An invalid setting. The message names the key, its value and the valid values."""
 
 
 class QueueSettings(NamedTuple):
-    """The settings of one queue: the policy, the jobs that a pass tries to backfill, and the jobs with reservations.
+    """The settings of one queue.
 
-    With `reservations` None, the policy decides.
+    `depth` is the number of jobs that a pass tries to backfill, `reservations` the number of jobs with reservations. If
+    `reservations` is None, the policy decides.
     """
 
     policy: str = "fcfs"
@@ -42,7 +43,7 @@ class QueueSettings(NamedTuple):
 class Settings(NamedTuple):
     """All settings.
 
-    `asked` has the given texts by key, for the `params` query.
+    `asked` has the configured texts by key, for the `params` query.
     """
 
     queue: QueueSettings
@@ -50,7 +51,7 @@ class Settings(NamedTuple):
     match_policy: Policy
     match_format: str
     asked: dict[str, str]
-    # Seconds in which usage decays by half; 0: no fair share.
+    # Seconds in which usage decays by half; 0 disables fair share.
     fair_share: float = 0.0
 
     def for_queue(self, name: str) -> QueueSettings:
@@ -58,10 +59,10 @@ class Settings(NamedTuple):
 
 
 def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
-    """The settings of a configuration and of module arguments `key=value`, which override it.
+    """The settings from a configuration and from module arguments `key=value`, which override it.
 
-    Raises SettingsError, and OptionError for an unknown argument. The broker checks other keys of the configuration
-    (`formats/config/keys.py`).
+    Raises SettingsError, and OptionError for an unknown argument. The broker checks for unknown keys of the
+    configuration (`formats/config/keys.py`).
     """
     asked: dict[str, str] = {}
     for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):
@@ -89,7 +90,7 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
 
 
 _PER_QUEUE = ("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue")
-# The last key is Headrace's own.
+# The last key is an extension of Headrace.
 QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
 RESOURCE_KEYS = ("match-policy", "match-format")
 
@@ -101,12 +102,12 @@ def _one_of(key: str, value: str, names: Sequence[str]) -> str:
 
 
 def _queue(asked: Mapping[str, str], of: str = "") -> QueueSettings:
-    """The settings of the queues, or of one with settings of its own; `of` is behind the keys that errors name."""
+    """The settings of all queues, or of one queue. Errors name a key followed by `of`."""
     policy = _one_of(f"queue-policy{of}", asked.get("queue-policy", QueueSettings().policy), tuple(QUEUE_POLICIES))
     queue = _numbers(f"queue-params{of}", asked.get("queue-params", ""), _QUEUE_PARAMS)
     params = _numbers(f"policy-params{of}", asked.get("policy-params", ""), _POLICY_PARAMS)
     depth = queue.get("queue-depth", QueueSettings().depth)
-    # As in Fluxion, a parameter that its policy does not have is no error: one set of them may serve several queues.
+    # As in Fluxion, a parameter that the policy does not use is not an error: queues may share one set of parameters.
     reservations = QUEUE_POLICIES[policy].reservations
     if policy == "hybrid":
         reservations = params.get("reservation-depth", reservations)
@@ -118,13 +119,13 @@ def _queue(asked: Mapping[str, str], of: str = "") -> QueueSettings:
 
 
 def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
-    """The settings by queue, such as `batch:easy debug:fcfs`."""
+    """The settings by queue, from texts such as `batch:easy debug:fcfs`."""
     own: dict[str, dict[str, str]] = {}
     for key in _PER_QUEUE:
         for item in asked.get(key, "").split():
             name, colon, value = item.partition(":")
             if not (name and colon and value):
-                raise SettingsError(f"{key}: must be QUEUE:VALUE, several of them with spaces between, not {item!r}")
+                raise SettingsError(f"{key}: must be QUEUE:VALUE, or several of them separated by spaces, not {item!r}")
             own.setdefault(name, {})[key.removesuffix("-per-queue")] = value
     return {name: _queue({**asked, **values}, f"-per-queue: {name}") for name, values in own.items()}
 

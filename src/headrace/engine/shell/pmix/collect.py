@@ -1,7 +1,8 @@
-"""Collective operations of PMIx between some tasks of a job: each of their nodes gives a part and gets all. No I/O.
+"""Collective operations of PMIx between some tasks of a job. No I/O.
 
-The lowest participating node gathers the parts and sends all of them to each node. PMIx demands that nodes enter
-operations on the same tasks in the same order, so the n-th operation with a key is the same one at all nodes.
+Each participating node contributes a part and gets all parts. The lowest participating node gathers the parts and sends
+all of them to each node. PMIx requires that nodes enter operations on the same tasks in the same order, so the n-th
+operation with a key is the same operation on all nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ Message = dict[str, Any]
 
 
 class Collector:
-    """The part of node `nodeid`. `to_node(node, message)` sends a message; `done(token, parts)` ends an operation."""
+    """The collective operations on node `nodeid`.
+
+    `to_node(node, message)` sends a message, `done(token, parts)` is called when an operation has completed.
+    """
 
     def __init__(
         self, nodeid: int, to_node: Callable[[int, Message], None], done: Callable[[int, list[str]], None]
@@ -21,15 +25,15 @@ class Collector:
         self._nodeid = nodeid
         self._to_node = to_node
         self._done = done
-        # How often this node has entered an operation, by its key.
+        # How often this node has entered an operation, by key.
         self._entered: dict[str, int] = {}
         # The tokens of the operations that this node waits for, by name.
         self._tokens: dict[str, int] = {}
-        # Where this is the lowest node of an operation: the participating nodes, and the parts so far.
+        # For operations with this node as their lowest: the participating nodes, and the parts so far, by name.
         self._parts: dict[str, tuple[list[int], dict[int, str]]] = {}
 
     def enter(self, key: str, token: int, nodes: Sequence[int], part: str) -> None:
-        """This node's `part` of the operation `key`, which all of `nodes` enter."""
+        """Enter the operation `key` of `nodes` with this node's `part`."""
         number = self._entered[key] = self._entered.get(key, 0) + 1
         name = f"{number} {key}"
         self._tokens[name] = token
@@ -41,7 +45,7 @@ class Collector:
             self._to_node(root, message)
 
     def from_node(self, source: int, message: Message) -> None:
-        """A part of node `source`, or the parts of all nodes."""
+        """Handle a part of node `source`, or the parts of all nodes."""
         name = message["name"]
         if message["op"] == "whole":
             self._done(self._tokens.pop(name), message["parts"])

@@ -1,6 +1,7 @@
-"""libpmix through ctypes: the types of `pmix_common.h` that a server passes, and the functions that it calls.
+"""A ctypes binding of libpmix: the types of `pmix_common.h` and the functions that a server uses.
 
-The ABI is that of libpmix.so.2 from PMIx 4.0 on; an older library of the same name has other structures and is refused.
+The ABI is that of libpmix.so.2 since PMIx 4.0. An older library of the same name has different structures and is
+refused.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _OLDEST = 4
 
 
 class PmixError(Exception):
-    """libpmix is missing, is another library than is needed, or refused a call; the text says which."""
+    """libpmix is missing, has the wrong version, or refused a call. The text is the reason."""
 
 
 class Kind(NamedTuple):
-    """A data type of PMIx: its number, and the field of a value's union that holds it."""
+    """A data type of PMIx: its number, and its field in the union of a value."""
 
     number: int
     field: str
@@ -91,7 +92,7 @@ class Info(Structure):
 
 
 class Attribute(NamedTuple):
-    """One attribute to be passed to libpmix; of a DATA_ARRAY the value is a list of attributes."""
+    """An attribute that is passed to libpmix. The value of a DATA_ARRAY is a list of attributes."""
 
     key: str
     kind: Kind
@@ -111,7 +112,7 @@ MODEX_REQUESTED = CFUNCTYPE(None, c_int, c_void_p, c_size_t, c_void_p)
 
 
 class Module(Structure):
-    """pmix_server_module_t: what the server asks of its host. A function that is null is not supported."""
+    """pmix_server_module_t: the functions that libpmix calls. A null function is not supported."""
 
     _fields_ = [
         ("client_connected", CLIENT),
@@ -142,13 +143,13 @@ class Module(Structure):
         ("group", c_void_p),
         ("fabric", c_void_p),
         ("client_connected2", CLIENT_CONNECTED),
-        # Later versions have more; null is not supported.
+        # Later versions have more functions. They are null: not supported.
         ("_later", c_void_p * 32),
     ]
 
 
 class Library:
-    """libpmix of `path`. Raises PmixError where it cannot be used."""
+    """The library at `path`. Raises PmixError if it cannot be used."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -161,7 +162,7 @@ class Library:
         number = re.search(r"[0-9]+", self.version)
         if number is None or int(number.group()) < _OLDEST:
             raise PmixError(f"{path} is {self.version}: a server needs version {_OLDEST}.0 or later")
-        # libpmix copies what it is given, but not at once.
+        # Keeps arguments alive, because libpmix copies them, but not at once.
         self._kept: list[Any] = []
 
     def _check(self, status: int, what: str) -> None:
@@ -191,7 +192,7 @@ class Library:
         )
 
     def fork_environment(self, nspace: str, rank: int) -> dict[str, str]:
-        """The variables that a task `rank` needs to find this server, of PMIx_server_setup_fork."""
+        """The variables by which task `rank` finds this server (PMIx_server_setup_fork)."""
         proc, env = Proc(nspace.encode(), rank), POINTER(c_char_p)()
         self._check(self._lib.PMIx_server_setup_fork(byref(proc), byref(env)), "PMIx_server_setup_fork")
         found: dict[str, str] = {}
@@ -203,13 +204,13 @@ class Library:
         return found
 
     def regex(self, function: str, names: Iterable[str], separator: str) -> str:
-        """The form in which libpmix takes lists of nodes (PMIx_generate_regex) or of tasks (PMIx_generate_ppn)."""
+        """Encode a list of nodes (PMIx_generate_regex) or of tasks (PMIx_generate_ppn) for libpmix."""
         out = c_char_p()
         self._check(getattr(self._lib, function)(separator.join(names).encode(), byref(out)), function)
         return (out.value or b"").decode()
 
     def request_modex(self, proc: Proc, done: Any) -> int:
-        """Ask for what a local task has put; `done` (MODEX_REQUESTED) is called with it. Returns a status."""
+        """Request the data that a local task has put, for `done` (MODEX_REQUESTED). Returns a status."""
         return int(self._lib.PMIx_server_dmodex_request(byref(proc), done, None))
 
     def _infos(self, attributes: Sequence[Attribute]) -> Any:

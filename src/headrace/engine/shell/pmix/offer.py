@@ -1,4 +1,4 @@
-"""PMIx for one job on one node, the shell's part: variables of tasks, the server's process, other nodes.
+"""The shell's part of PMIx for one job on one node: tasks' variables, the server process, other nodes.
 
 The server (server.py) is started when the first task connects (port.py).
 """
@@ -28,18 +28,18 @@ from .collect import Collector, Message
 if TYPE_CHECKING:
     from ..host import Job
 
-# Properties of the server's libpmix that clients need. All builds but debug builds have these, and the server compares
-# them with its own (server.py). `hash` needs no files that tasks and server share.
+# Settings of the server's libpmix that clients need. All builds except debug builds have these settings, and the server
+# compares them with its own (server.py). `hash` needs no files that are shared by tasks and server.
 CLIENT_SETTINGS = {
     "PMIX_SECURITY_MODE": "native",
     "PMIX_BFROP_BUFFER_TYPE": "PMIX_BFROP_BUFFER_NON_DESC",
     "PMIX_GDS_MODULE": "hash",
 }
-# Clients of PMIx 2 to 5 look for the address under these names.
+# The variables in which clients of PMIx 2 to 5 look for the address.
 _ADDRESSES = ("PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2", "PMIX_SERVER_URI21")
-# The variables by which MPICH selects a PMI: the present name, and those of older versions.
+# The variables by which MPICH selects a PMI: the current name, and the names of older versions.
 _MPICH_CHOICE = ("MPIR_CVAR_PMI_VERSION", "MPICH_PMI_VERSION", "MPIR_PARAM_PMI_VERSION")
-# The server uses modules that clients of any version have: plain lists of nodes, no munge, no shared files.
+# The server only uses modules that clients of all versions have: plain lists of nodes, no munge, no shared files.
 _SERVER_ENVIRONMENT = {
     "PMIX_MCA_gds": "hash",
     "PMIX_MCA_preg": "^compress",
@@ -48,7 +48,7 @@ _SERVER_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _SERVER = "headrace"
-# Descriptors of the server's process: for messages, and for the tasks' connections.
+# Descriptors in the server process: for messages, and for connections of tasks.
 _MESSAGES, _CLIENTS = 3, 4
 _READ = 1 << 16
 # Seconds until connections are passed again to a server whose socket was full.
@@ -79,15 +79,15 @@ class Offer:
         self._server: socket.socket | None = None
         self._feed: Feed | None = None
         self._received = LineReader()
-        # The ranks of tasks that have initialised PMIx and have not finalised it.
+        # The ranks of tasks that have initialised PMIx but not finalised it.
         self._users: set[int] = set()
         self._used = False
-        # Why no operation of all tasks can complete any more, "" while they can.
+        # Why operations of all tasks can no longer complete; "" as long as they can.
         self._block_reason = ""
-        # Operations of all tasks that this node waits in, and how many of them it has entered.
+        # The operations of all tasks in which this node waits, and the number of those that it has entered.
         self._awaited_operations: list[int] = []
         self._barriers = 0
-        # Connections of tasks that are to be given to the server.
+        # Connections of tasks that are not passed to the server yet.
         self._clients: list[socket.socket] = []
         self._to_server: socket.socket | None = None
         address = f"{_SERVER}.{job.nodeid};{job.agent.pmix.add(self)}"
@@ -101,26 +101,26 @@ class Offer:
         }
 
     def environment(self, base: Mapping[str, str], rank: int) -> dict[str, str]:
-        """What task `rank` gets, whose environment is `base` otherwise."""
+        """The variables to add to the environment `base` of task `rank`."""
         env = {**self._environment, "PMIX_RANK": str(rank)}
         if "PMI_FD" in base and not any(name in base for name in _MPICH_CHOICE):
-            # MPICH takes PMI-1, which is cheaper; offered both, its version 5 refuses to choose, and aborts.
+            # MPICH uses PMI-1, which is cheaper. Without this choice, MPICH 5 aborts if both are offered.
             env[_MPICH_CHOICE[0]] = "1"
         if self.one_machine and not any(name.startswith("OMPI_MCA_btl_tcp_if_") for name in base):
-            # Between brokers of one machine Open MPI talks TCP, and would not try the loopback by itself.
+            # Between brokers on one machine, Open MPI uses TCP, but it does not use the loopback by default.
             env["OMPI_MCA_btl_tcp_if_include"] = "lo"
         return env
 
     # -- the server
 
     def connected(self, client: socket.socket) -> None:
-        """A task has connected (port.py)."""
+        """Handle a connection of a task (port.py)."""
         self._clients.append(client)
         self._start()
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Pass connections to the server, as many as its socket takes, and the others after a delay."""
+        """Pass connections to the server. If its socket is full, pass the others after a delay."""
         while self._clients and self._to_server is not None:
             try:
                 socket.send_fds(self._to_server, [b"."], [self._clients[0].fileno()])
@@ -132,7 +132,10 @@ class Offer:
             self._clients.pop(0).close()
 
     def _start(self) -> None:
-        """Start the server unless it runs: a task has connected, or another node asks for data of a task."""
+        """Start the server if necessary.
+
+        It is needed once a task has connected, or another node requests data of a task.
+        """
         if self._started:
             return
         self._started = True
@@ -156,7 +159,7 @@ class Offer:
         self._server = ours
         to_server.setblocking(False)
         self._to_server = to_server
-        # Messages are queued here while the server does not read, so that the agent never blocks.
+        # Queues messages while the server does not read, so that the agent never blocks.
         self._feed = Feed(agent, os.dup(ours.fileno()))
         self._send_to_server(self._describe())
         agent.watch(ours.fileno(), self._readable)
@@ -190,14 +193,14 @@ class Offer:
             self._close()
             return
         for line in self._received.feed(data):
-            self._heard(json.loads(line))
+            self._handle(json.loads(line))
 
-    def _hear_the_rest(self) -> None:
+    def _read_remaining(self) -> None:
         """Read all messages that the server has sent so far."""
         while self._server is not None and select.select([self._server], [], [], 0)[0]:
             self._readable()
 
-    def _heard(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         kind = message["op"]
         if kind == "begun":
             self._users.add(message["rank"])
@@ -216,7 +219,7 @@ class Offer:
             self._fail(message["text"])
 
     def _collect(self, message: Message) -> None:
-        """The tasks of this node have entered a collective operation."""
+        """Handle a collective operation that the tasks of this node have entered."""
         if not message["everyone"]:
             self._collector.enter(message["key"], message["token"], message["nodes"], message["data"])
         elif self._block_reason:
@@ -224,13 +227,13 @@ class Offer:
         elif self._job.nnodes == 1:
             self._collected(message["token"], [message["data"]])
         else:
-            # Operations of all tasks use the barrier of PMI-1, which sends one message over each edge of the TBON.
+            # Operations of all tasks use the barriers of shells, which send one message over each edge of the TBON.
             self._awaited_operations.append(message["token"])
             self._barriers += 1
             self._job.reports.barrier(-self._barriers, {str(self._job.nodeid): message["data"]})
 
     def barrier_done(self, parts: Mapping[str, str]) -> None:
-        """All nodes have entered the oldest operation that this node waits for; `parts` has the part of each node."""
+        """Complete the oldest operation of all tasks. `parts` has the part of each node."""
         self._collected(self._awaited_operations.pop(0), list(parts.values()))
 
     def _fail(self, text: str) -> None:
@@ -238,8 +241,8 @@ class Offer:
 
     def _ended(self, status: int) -> None:
         self._pid = 0
-        # Its last messages, such as the reason of its end, may still be unread.
-        self._hear_the_rest()
+        # The server's last messages, such as the reason for its end, may still be unread.
+        self._read_remaining()
         if self._users or not self._used:
             how = how_ended(status)
             self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
@@ -257,7 +260,7 @@ class Offer:
             server.close()
 
     def end(self) -> None:
-        """The tasks of the job on this node have ended."""
+        """Stop the server, since the tasks of the job on this node have ended."""
         self._job.agent.pmix.remove(self)
         self._started = True
         for client in self._clients:
@@ -269,7 +272,7 @@ class Offer:
             self._job.agent.children[pid] = lambda _status: None
             os.kill(pid, signal.SIGKILL)
 
-    # -- other nodes, and tasks that are gone
+    # -- other nodes, and ended tasks
 
     def _to_node(self, node: int, message: Message) -> None:
         if node == self._job.nodeid:
@@ -278,7 +281,7 @@ class Offer:
             self._job.reports.to_peer(node, {"kind": "pmix", "message": message})
 
     def from_peer(self, source: int, message: Message) -> None:
-        """Take a message of the shell of node `source`."""
+        """Handle a message of the shell on node `source`."""
         kind = message["op"]
         if kind == "ask":
             self._start()
@@ -292,12 +295,12 @@ class Offer:
         self._send_to_server({"op": "collected", "token": token, "data": data})
 
     def is_used_by(self, rank: int) -> bool:
-        """Whether task `rank`, which has ended, has not finalised PMIx."""
-        self._hear_the_rest()
+        """True if the ended task `rank` has initialised PMIx but not finalised it."""
+        self._read_remaining()
         return rank in self._users
 
     def block(self, reason: str) -> None:
-        """No collective operation of all tasks can complete any more, for this reason."""
+        """Mark collective operations of all tasks as unable to complete, for this reason."""
         self._block_reason = reason
         if self._awaited_operations:
             self._fail(reason)

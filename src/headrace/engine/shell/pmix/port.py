@@ -1,10 +1,11 @@
-"""The TCP port of this node for the PMIx clients of all jobs: it finds the job of each connection by its namespace.
+"""The TCP port of this node for PMIx clients of all jobs. The namespace identifies a connection's job.
 
-Whether a program uses PMIx is not known before it runs (a script may start one), so every task gets the address of this
-port. The PMIx server of a job, which costs a process and the start of libpmix, is started by its first connection.
+It is not known in advance whether a program uses PMIx (a script may start such a program), so every task gets the
+address of this port. The PMIx server of a job costs a process and the start of libpmix, so it is only started at the
+job's first connection.
 
-Any user of the node can connect. So connections whose job is not known yet hold a part of the descriptors that the
-agent may have, and none for long.
+Any user of the node can connect. Therefore connections whose job is not known yet may use only a part of the agent's
+descriptors, and only for a limited time.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from ..host import Host
     from .offer import Offer
 
-# A client's greeting has its namespace, a job id in F58 followed by a NUL, among other words.
+# A client's greeting contains its namespace: a job id in F58, followed by a NUL.
 _NAMESPACE = re.compile(rb"(?<![0-9A-Za-z])(f[1-9A-Za-z]+)\0")
 _GREETING = 4096
-# Seconds between two looks at an incomplete greeting, and how often it is looked at.
+# Seconds between two checks of an incomplete greeting, and the most checks.
 _AGAIN = 0.005
 _LOOKS = 400
-# Seconds that a client may take until its greeting begins.
+# Seconds until a client must have begun its greeting.
 _PATIENCE = 10.0
 _BACKLOG = 1024
-# The part of the agent's descriptors that connections without a known job may be, and how many of these at most.
+# Limits on connections without a known job: 1/_PART of the agent's descriptors, and _MOST.
 _PART, _MOST = 4, 4096
 
 
@@ -41,13 +42,16 @@ class Port:
         self._listener: socket.socket | None = None
         self._offers: dict[str, Offer] = {}
         self._address = ""
-        # Connections whose job is not known yet, the oldest first, with the time when they came.
+        # Connections whose job is not known yet, oldest first, with the time of their arrival.
         self._unidentified: dict[socket.socket, float] = {}
         self._most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _PART, _MOST)
         self._is_timed = False
 
     def add(self, offer: Offer) -> str:
-        """Pass clients of the namespace of `offer` to it; returns the address (`tcp4://...`). Raises OSError."""
+        """Pass clients with the namespace of `offer` to it. Returns the address (`tcp4://...`).
+
+        Raises OSError.
+        """
         if self._listener is None:
             listener = socket.socket()
             try:
@@ -73,14 +77,14 @@ class Port:
             return
         client.setblocking(False)
         if len(self._unidentified) >= self._most:
-            # A client that begins to speak at once is known before it is the oldest.
+            # A client that sends its greeting at once is identified before it becomes the oldest.
             self._drop(next(iter(self._unidentified)))
         self._unidentified[client] = time.monotonic()
-        self._agent.watch(client.fileno(), partial(self._look, client, _LOOKS))
+        self._agent.watch(client.fileno(), partial(self._identify, client, _LOOKS))
         self._time()
 
-    def _look(self, client: socket.socket, looks: int) -> None:
-        """Pass `client` to its job. Its greeting is only peeked at: libpmix reads it."""
+    def _identify(self, client: socket.socket, looks: int) -> None:
+        """Pass `client` to its job. The greeting is only peeked at, because libpmix must read it."""
         if client not in self._unidentified:
             return
         try:
@@ -98,9 +102,9 @@ class Port:
         if not greeting or not looks:
             self._drop(client)
             return
-        # What was peeked at stays to be read, so that the socket would be ready all the time.
+        # The socket is polled with a timer: the peeked data remain unread, so the socket would always be ready.
         self._agent.unwatch(client.fileno())
-        self._agent.after(_AGAIN, partial(self._look, client, looks - 1))
+        self._agent.after(_AGAIN, partial(self._identify, client, looks - 1))
 
     def _time(self) -> None:
         if not self._is_timed:

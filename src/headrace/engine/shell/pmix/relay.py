@@ -1,6 +1,6 @@
-"""Connections of tasks, which the shell accepted, passed on to the port where libpmix listens.
+"""Relay of connections of tasks, which the shell has accepted, to the port of libpmix.
 
-libpmix chooses its port when it is initialised, and that is when the first task has connected.
+The relay is needed because libpmix chooses its port when it is initialised, after the first task has connected.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import struct
 from typing import Optional
 
 _CHUNK = 1 << 16
-# Bytes that may wait for a reader before the writer is not read any more.
+# Flow control: a writer is not read while more bytes than this wait for its reader.
 _MOST = 1 << 18
 
 
 class _End:
-    """One end of a connection; `buffer` is what it has still to be sent."""
+    """One end of a connection. `buffer` has the bytes to be sent to it."""
 
     __slots__ = ("buffer", "closing", "events", "other", "sock")
 
@@ -30,8 +30,10 @@ class _End:
 
 
 class Relay:
-    """Connections come by the socket `clients`, whose other end the shell has; each of a process of `uid` is passed on
-    to `port` of the loopback."""
+    """Relays connections to `port` on the loopback.
+
+    The shell passes connections through the socket `clients`. Only connections of processes of user `uid` are relayed.
+    """
 
     def __init__(self, clients: socket.socket, port: int, uid: int) -> None:
         self._clients = clients
@@ -41,7 +43,7 @@ class Relay:
         self._selector.register(clients, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Until the shell closes its end."""
+        """Relay connections until the shell closes its end of the socket."""
         while True:
             for key, events in self._selector.select():
                 if key.data is not None:
@@ -50,7 +52,7 @@ class Relay:
                     return
 
     def _take(self) -> bool:
-        """Take the next connection; False when there are to be none any more."""
+        """Receive the next connection; False if the shell has closed its end."""
         data, fds, _flags, _address = socket.recv_fds(self._clients, 1, 1)
         for fd in fds:
             self._begin(socket.socket(fileno=fd))
@@ -73,7 +75,7 @@ class Relay:
             self._watch(end)
 
     def _watch(self, end: _End) -> None:
-        """Have the selector wait for what `end` can do next."""
+        """Register the events for which the selector must wait on `end`."""
         other = end.other
         wanted = 0
         if other is not None and not other.closing and len(other.buffer) < _MOST:
@@ -125,7 +127,7 @@ class Relay:
         self._watch(end.other)
 
     def _close(self, end: _End) -> None:
-        """PMIx uses both directions or none: with one closed the connection is over."""
+        """Close both ends: PMIx does not use a connection with only one open direction."""
         other, end.other = end.other, None
         for each in (end, other):
             if each is not None:
@@ -137,8 +139,10 @@ class Relay:
 
 
 def owner(client: tuple[str, int], server: tuple[str, int]) -> int:
-    """The uid of the process at the `client` end of a loopback connection, -1 if that is not found: libpmix itself
-    believes what a client says of itself. Source: proc(5), /proc/net/tcp."""
+    """The uid of the process at the `client` end of a loopback connection; -1 if it is not found.
+
+    This check is needed because libpmix trusts the user id in a client's messages. Source: proc(5), /proc/net/tcp.
+    """
     wanted = f"{_hex(client)} {_hex(server)} "
     try:
         with open("/proc/net/tcp", encoding="ascii") as table:

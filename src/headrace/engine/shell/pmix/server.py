@@ -1,8 +1,8 @@
-"""The PMIx server of one job on one node: a process of its own around libpmix, started by the job's first PMIx client.
+"""The PMIx server process of one job on one node, started at the job's first PMIx connection.
 
-It talks to its shell in lines of JSON over an inherited socket: the shell has the way to the job's other nodes. A
-crash of libpmix ends this process, which ends the job with a reason, and nothing else. When the shell's end of the
-socket closes, the process ends.
+It exchanges lines of JSON with its shell over an inherited socket, since only the shell can reach the job's other
+nodes. A crash of libpmix only ends this process and thereby the job, with a reason. When the shell's end of the socket
+is closed, the process exits.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from . import library as px
 
 Message = dict[str, Any]
 
-# Tasks get these settings before libpmix is loaded, so they must be its own (offer.py).
+# Tasks get these settings before libpmix is loaded (offer.py), so they must be equal to libpmix's settings.
 _SETTINGS = ("PMIX_SECURITY_MODE", "PMIX_BFROP_BUFFER_TYPE", "PMIX_GDS_MODULE")
 
 
 class _Waiting(NamedTuple):
-    """A callback of libpmix that is to be called with what the other nodes say."""
+    """A callback of libpmix that waits for responses of other nodes."""
 
     function: Any
     data: int
 
 
 class Server:
-    """The host's part of a PMIx server. `job` is what the shell says of the job first (offer.py, `describe`)."""
+    """The host part of a PMIx server. `job` is the shell's first message (offer.py, `_describe`)."""
 
     def __init__(self, job: Message, sock: socket.socket, path: str) -> None:
         self._job = job
@@ -48,7 +48,7 @@ class Server:
         self._lock = threading.Lock()
         self._waiting: dict[int, _Waiting] = {}
         self._sequence = 0
-        # Blobs that libpmix still reads, by the number that it gives back when it has.
+        # Blobs that libpmix still reads, by the number that it passes to `_released` afterwards.
         self._blobs: dict[int, Any] = {}
         self._release = px.RELEASE(self._released)
         self._asked: dict[int, Any] = {}
@@ -65,15 +65,15 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where libpmix listens, on the loopback."""
+        """The port of libpmix on the loopback."""
         return int(self._env["PMIX_SERVER_URI41"].rpartition(":")[2])
 
     def send(self, message: Message) -> None:
-        """To the shell. Called by libpmix's thread, too."""
+        """Send a message to the shell. Also called by libpmix's thread."""
         with self._sending, contextlib.suppress(OSError):
             self._sock.sendall(json.dumps(message).encode() + b"\n")
 
-    # -- what libpmix is told
+    # -- attributes for libpmix
 
     def _server_attributes(self) -> list[px.Attribute]:
         folder = self._job["folder"]
@@ -107,7 +107,7 @@ class Server:
             px.Attribute("pmix.node.size", px.UINT32, len(mine)),
             px.Attribute("pmix.lpeers", px.STRING, _comma(mine)),
             px.Attribute("pmix.lldr", px.PROC_RANK, mine[0]),
-            # Open MPI keeps its files there, and the shell removes the folder.
+            # Open MPI stores its files in this folder, which the shell removes.
             px.Attribute("pmix.tmpdir", px.STRING, folder),
             px.Attribute("pmix.nsdir", px.STRING, folder),
             px.Attribute("pmix.tdir.rmclean", px.BOOL, True),
@@ -130,7 +130,7 @@ class Server:
             px.Attribute("pmix.spawned", px.BOOL, False),
         ]
 
-    # -- what libpmix asks for, in its own thread
+    # -- callbacks of libpmix, in its own thread
 
     def _module(self) -> px.Module:
         module = px.Module()
@@ -171,11 +171,11 @@ class Server:
         return self._collect("disconnect", procs, count, b"", _Waiting(px.OP_DONE(function), where))
 
     def _collect(self, kind: str, procs: Any, count: int, blob: bytes, waiting: _Waiting) -> int:
-        """Have every node with one of `procs` give its part; all of them are answered with all parts."""
+        """Start a collective operation: each node with one of `procs` contributes a part and gets all parts."""
         ranks: set[int] = set()
         for proc in procs[:count]:
             if proc.nspace.decode() != self._nspace:
-                # Tasks of two jobs would have to find each other.
+                # Operations between tasks of different jobs are not supported.
                 return px.ERR_NOT_SUPPORTED
             ranks |= set(self._where) if proc.rank == px.RANK_WILDCARD else {proc.rank}
         nodes = sorted({self._where[rank] for rank in ranks if rank in self._where})
@@ -208,28 +208,28 @@ class Server:
     def _released(self, number: Any) -> None:
         self._blobs.pop(number or 0, None)
 
-    # -- what the shell says
+    # -- messages of the shell
 
     def hear(self, message: Message) -> None:
-        """One message of the shell."""
+        """Handle a message of the shell."""
         handlers: dict[str, Callable[[Message], None]] = {
             "collected": self._collected,
             "answer": self._answered,
-            "asked": self._was_asked,
+            "asked": self._requested,
         }
         handlers[message["op"]](message)
 
     def _collected(self, message: Message) -> None:
         waiting = self._waiting.pop(message["token"])
         if isinstance(waiting.function, px.MODEX_DONE):
-            self._give(waiting, px.SUCCESS, b"".join(base64.b64decode(part) for part in message["data"]))
+            self._respond(waiting, px.SUCCESS, b"".join(base64.b64decode(part) for part in message["data"]))
         else:
             waiting.function(px.SUCCESS, waiting.data)
 
     def _answered(self, message: Message) -> None:
-        self._give(self._waiting.pop(message["token"]), message["status"], base64.b64decode(message["data"]))
+        self._respond(self._waiting.pop(message["token"]), message["status"], base64.b64decode(message["data"]))
 
-    def _give(self, waiting: _Waiting, status: int, blob: bytes) -> None:
+    def _respond(self, waiting: _Waiting, status: int, blob: bytes) -> None:
         with self._lock:
             self._sequence += 1
             number = self._sequence
@@ -237,8 +237,8 @@ class Server:
         data = ctypes.cast(kept, ctypes.c_void_p) if blob else None
         waiting.function(status, data, len(blob), waiting.data, ctypes.cast(self._release, ctypes.c_void_p), number)
 
-    def _was_asked(self, message: Message) -> None:
-        """Another node asks for what the task `rank` has put; libpmix answers when that has happened."""
+    def _requested(self, message: Message) -> None:
+        """Handle another node's request for data of a task. libpmix responds once the task has put it."""
         with self._lock:
             self._sequence += 1
             number = self._sequence
@@ -266,8 +266,10 @@ def _comma(ranks: list[int]) -> str:
 
 
 def main(messages: int, clients: int) -> None:
-    """Serve until the shell's end of the socket `messages` closes; by the socket `clients` it sends the connections of
-    tasks. Both are descriptors."""
+    """Serve until the shell closes its end of the socket `messages`.
+
+    The shell passes connections of tasks through the socket `clients`. Both arguments are descriptors.
+    """
     for fd in (messages, clients):
         os.set_inheritable(fd, False)
     sock = socket.socket(fileno=messages)
@@ -285,5 +287,5 @@ def main(messages: int, clients: int) -> None:
     threading.Thread(target=passing.run, daemon=True).start()
     for line in lines:
         server.hear(json.loads(line))
-    # libpmix has threads of its own, and files only in the job's folder.
+    # Exits at once, because libpmix has its own threads. Its files are all in the job's folder, which is removed.
     os._exit(0)
