@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.cluster_queue.store")
 
 T = TypeVar("T")
 
-# Records that wait at most.
+# Maximum number of records that wait.
 LIMIT = 10_000
 # Records in one transaction.
 _BATCH = 200
@@ -179,7 +179,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:
-            # The loop has ended meanwhile.
+            # The loop has ended in the meantime.
             pass
 
     threading.Thread(target=run, name="store", daemon=True).start()

@@ -1,4 +1,4 @@
-"""JobSets: the pods of all their Jobs, those included that start when others have ended; a set for each replicated Job.
+"""JobSets: the pods of all their Jobs, also of Jobs that start later; a set for each replicated Job.
 
 Source: JobSet 0.12.
 """
@@ -23,7 +23,8 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
         job.several(
             [] if told["end"] else own,
             0 if told["end"] else more,
-            # Unless the JobSet fails by it, it makes a Job that has failed anew, with pods in the places of the lost.
+            # Unless the failure of a Job fails the JobSet, the JobSet recreates the Job, and new pods replace the lost
+            # ones.
             ends=("Complete",),
             name=name,
             selector={_REPLICATED: name},
@@ -35,8 +36,9 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
 
 
 def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:
-    """The Jobs of a replicated Job: those that are made and, the last, one of those that are to come; and how many more
-    of the latter there are.
+    """The Jobs of a replicated Job: the existing ones and, as the last, a template for missing ones.
+
+    Also returns how many further Jobs are missing beside that template.
     """
     own = [job for job in made.get("Job", ()) if _replicated(job) == replicated["name"]]
     template = {"metadata": {"name": replicated["name"]}, "spec": replicated["template"]["spec"]}

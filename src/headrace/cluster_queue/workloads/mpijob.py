@@ -18,7 +18,7 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     sets = tuple(_pods_of(item, role.lower(), one, bool(told["end"])) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
     if limit is None:
-        # It ends with its launcher.
+        # An MPIJob ends with its launcher.
         limit = value_at(roles, ("Launcher", "template", "spec", "activeDeadlineSeconds"))
     return Demand(sets=sets, **told, limit=limit)
 

@@ -1,4 +1,7 @@
-"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes of one and its runtime. Source: Trainer 2.3."""
+"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes from job and runtime.
+
+Source: Trainer 2.3.
+"""
 
 from __future__ import annotations
 
