@@ -127,7 +127,7 @@ def _jobspec(pods: Pods) -> Object:
 
 
 def allocation_object(graph: Graph, allocation: Allocation) -> Object:
-    """The selected part of the graph (JGF). Clients identify nodes by their basename, so each vertex has it."""
+    """The selected part of the graph (JGF). Each vertex has its basename, by which clients identify nodes."""
     found = graph_object(graph, allocation)
     for node, item in zip(found["graph"]["nodes"], allocation.selection.items, strict=True):
         node["metadata"].update(basename=graph.basename[item.vertex], name=graph.name(item.vertex))

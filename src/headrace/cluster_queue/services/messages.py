@@ -1,4 +1,4 @@
-"""The messages of the three services, built at import from one table, without generated code or protoc.
+"""The messages of the three services, built from one table at import: no generated code, no protoc.
 
 They are in a descriptor pool of their own: a program's generated stubs of the same .proto files are in protobuf's
 default pool, which accepts each file once. Sources of names and numbers: fluxion.proto of fluxion, fluxcli.proto and

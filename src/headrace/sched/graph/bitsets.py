@@ -12,8 +12,9 @@ _WINDOW = (1 << 64) - 1
 
 
 def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
-    """The number of slots that fit into the free resources; `parts` are the types and counts of one slot, `masks` the
-    bits of the resources of each type.
+    """The number of slots that fit into the free resources.
+
+    `parts` are the types and counts of one slot, `masks` the bits of the resources of each type.
     """
     most = -1
     for kind, count in parts:

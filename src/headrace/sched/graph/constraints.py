@@ -17,7 +17,7 @@ from headrace.sched.graph.model import Graph
 
 # The types of vertices that a constraint selects or excludes.
 HOSTS = frozenset({"node", "storage_node"})
-# Bytes of constraints and vertices that satisfy them which are kept, all together.
+# Maximum size of the cache: bytes of constraints plus the vertices that satisfy them.
 _KEPT = 1 << 20
 
 
@@ -43,7 +43,7 @@ class ConstraintCache:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._allowed: dict[bytes, frozenset[int]] = {}
-        # Bytes and vertices in it.
+        # The size of the cache in bytes and vertices.
         self._size = 0
         self._known: _Hosts | None = None
 
@@ -53,7 +53,7 @@ class ConstraintCache:
         self._known = None
 
     def prepare(self) -> None:
-        """Read the graph's hosts now, rather than with the first constraint."""
+        """Read the graph's hosts now, rather than at the first constraint."""
         self._hosts()
 
     def allowed(self, obj: Any) -> frozenset[int] | None:

@@ -1,4 +1,4 @@
-"""Who holds which resources of a graph, and every change to that and to the graph while jobs hold parts of it.
+"""The jobs that hold resources of a graph, and all changes to jobs and graph.
 
 The planners (`usage`), the index at any moment (`timeline`) and the order among children change together here. Times
 are whole seconds and always arguments.
@@ -25,7 +25,7 @@ FILTERS = ("core", "node")
 
 
 class InUseError(ValueError):
-    """Nodes to be removed are in use: `jobs` hold or have reserved resources of them."""
+    """Nodes to be removed are in use: `jobs` hold or have reserved resources on them."""
 
     def __init__(self, jobs: list[int]) -> None:
         some = ", ".join(map(str, jobs[:8])) + (" ..." if len(jobs) > 8 else "")
@@ -34,8 +34,9 @@ class InUseError(ValueError):
 
 
 class Loss(NamedTuple):
-    """The jobs that a shrink affected: `reduced` keep some resources, `ended` none (a reservation is lost as a
-    whole).
+    """The jobs that a shrink affected.
+
+    `reduced` jobs keep some resources, `ended` jobs keep none (a reservation is lost as a whole).
     """
 
     reduced: list[int]
@@ -43,7 +44,7 @@ class Loss(NamedTuple):
 
 
 class Holdings:
-    """A graph and the jobs that hold its resources, by the match policy that orders them.
+    """A graph and the jobs that hold its resources, with a match policy.
 
     `filters` are the types whose amounts are counted for subtrees. A job that holds a vertex in one hierarchy holds it
     in all.
@@ -70,8 +71,9 @@ class Holdings:
         self._lifted: tuple[Allocation, bool] | None = None
 
     def same_reservations_until(self, at: int, end: int) -> int:
-        """The earliest end for which a job from `at` meets the same reservations; until then, a shorter job fits no
-        better.
+        """The earliest end for which a job that starts `at` meets the same reservations.
+
+        Until then, a shorter job fits no better.
         """
         return self._timeline.same_reservations_until(at, end)
 
@@ -89,8 +91,8 @@ class Holdings:
     def lift(self, jobid: int) -> None:
         """Answer as if a reservation were not there, until `restore`. Raises KeyError."""
         held = self.jobs[jobid]
-        # The index leaves it out at no cost. It is removed from the planners only when a search, which reads them, is
-        # made.
+        # The index can ignore the reservation at no cost. It is removed from the planners only before a search, which
+        # reads them.
         self._lifted = held, self._timeline.lift(jobid)
         if not self._lifted[1]:
             self.cancel(jobid)
@@ -117,7 +119,7 @@ class Holdings:
     # Allocations
 
     def free_until(self, found: Allocation) -> int:
-        """The time until which a selection that is not entered stays free: the start of the next reservation on it."""
+        """The time until which a selection that is not entered stays free: the next reservation on it."""
         for end in sorted({job.start for job in self.jobs.values() if job.start >= found.end}):
             try:
                 self._usage.check(found.selection, found.start, end + 1)

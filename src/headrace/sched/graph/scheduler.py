@@ -1,4 +1,4 @@
-"""Which resources of a graph in use a request gets now, or when.
+"""The scheduler of a graph: the resources that a request gets now, or when it can get them.
 
 Requests go to the index of free resources, and to a search of the graph where the index returns None. Results are
 entered into the use of the graph, which both read. Times are whole seconds and always arguments.
@@ -21,13 +21,14 @@ from headrace.sched.graph.selection import Match, Selection, select
 from headrace.sched.graph.sets import match_sets
 from headrace.sched.graph.usage import Allocation, Usage
 
-# What the sets of a request hold while the others are matched has ids from this one down.
+# While sets of a request are matched, earlier sets are held under ids from this one down.
 _TRIAL = -(2**62)
 
 
 class Outcome(NamedTuple):
-    """The answer to a request: an allocation, or None and the reason; `unsatisfiable` if even an idle graph
-    could not.
+    """The answer to a request: an allocation, or None and the reason.
+
+    `unsatisfiable`: even an idle graph could not satisfy it.
     """
 
     allocation: Allocation | None
@@ -82,7 +83,7 @@ class Scheduler(Holdings):
         return Matcher(view, policy, at, end, order, allowed)
 
     def _tree(self, subsystem: str) -> Graph:
-        """The hierarchy of a subsystem. Raises GraphError for a subsystem that the graph has not."""
+        """The hierarchy of a subsystem. Raises GraphError for an unknown subsystem."""
         if subsystem == self.graph.subsystem:
             return self.graph
         found = self.graph.hierarchies.get(subsystem)
@@ -120,7 +121,7 @@ class Scheduler(Holdings):
         if request.sets:
             return self._match_sets(request, at, end)
         if self._lifted is not None and (self.policy.by_use or has_units(request.resources)):
-            # The index asks the planners of pools.
+            # The index reads the planners of pools.
             self._lift_fully()
         return self._match(request, self._constraints.allowed(request.constraint), at, end, may, subsystem)
 
@@ -151,7 +152,7 @@ class Scheduler(Holdings):
         return Match(selection, matcher.end)
 
     def _match_sets(self, request: JobRequest, at: int, end: int) -> Match:
-        """As `match_at`, for several sets: what one gets is held while the others are matched."""
+        """As `match_at`, for several sets: the result of each set is held while the others are matched."""
         self._lift_fully()
         return match_sets(
             self.graph,
@@ -177,7 +178,7 @@ class Scheduler(Holdings):
         return self._satisfiable_in(request, None)
 
     def _satisfiable_in(self, request: JobRequest, subsystem: str | None) -> Outcome:
-        # Whether there is a match does not depend on preference, so the first match will do.
+        # Preference does not affect whether there is a match, so the first match is enough.
         policy = self.policy._replace(order=0, stops=True, close=False)
         if request.sets:
             return self._sets_satisfiable(request, policy)

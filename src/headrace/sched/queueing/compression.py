@@ -1,7 +1,7 @@
-"""Compression of a schedule: when a job ends early, reservations move forward into the released resources.
+"""Compression of a schedule: reservations move forward when a job ends early.
 
-Compression makes no reservation anew. Each may only move forward, and only onto resources that were released since its
-start was last checked, so most reservations are skipped without a search.
+Each reservation may only move forward, and only onto resources that were released since its start was last checked, so
+most reservations are skipped without a search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Compression:
         self._reserved = reserved
         self._search = search
         self._scheduler: Scheduler = search.scheduler
-        # The position up to which the last call has compressed, and the count of releases at that time.
+        # The position up to which the last call compressed, and the count of releases at that time.
         self._reached: tuple[float, ...] = ()
         self._releases = 0
 

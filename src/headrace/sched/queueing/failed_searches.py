@@ -1,9 +1,9 @@
-"""Searches for a start that failed, remembered so that they are not repeated: this makes thousands of reservations
-affordable.
+"""Failed searches for a start, remembered so that they are not repeated.
 
-A shape that has no start before some moment has none for any longer duration either, whatever reservations are made
-later. Only a release of resources can change that, and only for starts from which the job would run into the released
-time. So the next search for that shape looks at those starts, and at starts after that moment, and at no others.
+This makes thousands of reservations affordable. A shape that has no start before some moment has none for any longer
+duration either, whatever reservations are made later. Only a release of resources can change that, and only for starts
+from which the job would run into the released time. So the next search for that shape considers only those starts and
+the starts after that moment.
 """
 
 from __future__ import annotations

@@ -14,14 +14,16 @@ from headrace.sched.queueing.failed_searches import FOR_EVER
 from headrace.sched.queueing.sorted_list import SortedList
 
 Position = tuple[int, float, int]
-# Seconds for which a job without a time limit may be planned, so that jobs that wait for its resources can get a
-# reservation, and are not overtaken for ever.
+# Seconds for which a job without a time limit may be planned. With a planned end, jobs that wait for its resources can
+# get a reservation, and are not overtaken without end.
 UNLIMITED = 10 * 365 * 24 * 3600
 
 
 class PendingJob(NamedTuple):
-    """A pending job: its `position` in the queue is (-priority, arrival, id), its time limit `length` is in seconds
-    (FOR_EVER without one), and `shape` is the text that `shape_of` makes of its request.
+    """A pending job.
+
+    Its `position` in the queue is (-priority, arrival, id). Its time limit `length` is in seconds (FOR_EVER without
+    one). `shape` is the text that `shape_of` makes of its request.
     """
 
     position: Position
@@ -31,8 +33,10 @@ class PendingJob(NamedTuple):
 
 
 class PendingJobs:
-    """The pending jobs: `by_id` has each, `order` the positions of all, `by_shape` the positions and `lengths` the time
-    limits of the jobs of each shape. All lists are sorted.
+    """The pending jobs of a queue.
+
+    `by_id` has each job, `order` the positions of all. By shape, `by_shape` has the positions and `lengths` the time
+    limits. All lists are sorted.
     """
 
     def __init__(self) -> None:
@@ -110,7 +114,7 @@ def _shape(request: Request) -> list[object]:
         count.operand,
         count.ids and count.ids.encode(),
         request.exclusive,
-        # JGF tells a job the labels of what it has; those of slots are not in it.
+        # JGF contains the labels of a job's resources, but not those of slots.
         "" if request.is_slot else request.label,
         [_shape(r) for r in request.with_],
     ]

@@ -50,7 +50,7 @@ class ReservedStarts:
         self._search.released(allocation.start, allocation.end, holders)
 
     def reopen(self, jobid: int) -> None:
-        """Have a job without a reservation planned again, and those behind it."""
+        """Have a job without a reservation planned again, and the jobs behind it."""
         self.served = min(self.served, self._pending.count_before(self._pending.by_id[jobid].position))
 
     def drop_before(self, moment: int) -> None:
@@ -86,13 +86,13 @@ class ReservedStarts:
         return allocation, self._search.remove(jobid)
 
     def reposition(self, jobid: int, was: Position) -> None:
-        """A job has moved in the queue: `was` is its former position."""
+        """Note that a job has moved in the queue from the position `was`."""
         if jobid in self.allocations:
             del self.positions[bisect_left(self.positions, was)]
             insort(self.positions, self._pending.by_id[jobid].position)
 
     def forget(self, jobid: int) -> None:
-        """A job without a reservation has left the queue."""
+        """Forget a job without a reservation that has left the queue."""
         self._reported.pop(jobid, None)
 
     def next_start(self) -> int | None:
