@@ -59,7 +59,7 @@ def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
 
 
 class _Used:
-    """Callable: the amount in use of a planner at a moment. A planner shared by many vertices is read once."""
+    """Callable: the amount in use in a planner at a moment. A planner of many vertices is read only once."""
 
     def __init__(self, now: int) -> None:
         self._now = now
