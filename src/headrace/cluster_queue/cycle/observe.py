@@ -135,7 +135,7 @@ class Observe:
                 self._context.touched[entry.uid] = None
 
     def _ask_anew(self, name: str) -> None:
-        """Have the jobs of a queue ask for nodes whose taints they tolerate, as its first nodes got taints."""
+        """Have the jobs of a queue ask for nodes whose taints they tolerate, once its nodes have taints."""
         for entry in self._context.entries_of(name):
             if entry.has_nodes:
                 entry.ask(None)

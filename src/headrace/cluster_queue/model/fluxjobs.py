@@ -121,7 +121,7 @@ def changes_of(entry: Entry, reserves: bool, fluxjob: Object) -> Object:
 def _changed_spec(entry: Entry, reserves: bool, published: Object) -> Object:
     """The changes to the spec of a job's FluxJob; {} for none. `reserves` is as for `made_of`.
 
-    The job waits, or has just got both what it waited for and nodes.
+    The job waits, or it got its nodes in the same step as what it was missing (`Demand.missing`).
 
     An object without an end of its own changes its number of pods only when someone asks for that, so the change is
     written while it runs, too. Others count down with their pods, so only an increase is written.

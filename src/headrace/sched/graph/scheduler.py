@@ -212,7 +212,7 @@ class Scheduler(Holdings):
         explain: bool = True,
         subsystem: str | None = None,
     ) -> Outcome:
-        """Allocate resources from `now`, or return the reason. Without `explain`, the reason is not searched for.
+        """Allocate resources from `now`, or return the reason; without `explain`, no reason is searched for.
 
         `subsystem` is that of the hierarchy to match in, if not the graph's own. Raises GraphError for an unknown
         subsystem.

@@ -55,7 +55,7 @@ class Slots:
         return slots
 
     def until_enough(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """The number of slots to take from each holder, in the given order, for `count` slots; empty for too few.
+        """How many slots to take from each holder, in the given order, for `count` slots; empty for too few.
 
         The search ends with the holder that completes the count. Of the slots found by then, those with the lowest
         scores are not taken.

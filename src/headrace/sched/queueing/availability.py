@@ -159,7 +159,7 @@ class AvailabilityProfile:
         self._find_holders()
         self._all = (1 << len(self._have)) - 1
         self._heads = sum(self._first.values())
-        # Holders that no job holds exclusively, and the holders of nodes without any use.
+        # Holders that no job holds exclusively, and the holders of nodes that no job shares.
         self._free = _HolderSets(self._all)
         self._untouched = _HolderSets(self._all)
         self._users: dict[int, Planner] = {}
