@@ -155,7 +155,7 @@ class Admit:
             self._assign.requeue(entry)
             entry.explain(NO_PODS)
         if entry.status.reason == NO_PODS and entry.workload.lasts:
-            # A job that was scaled down to zero is queued anew when it asks for pods again.
+            # A job that was scaled down to zero is queued again, as a new one, when it asks for pods.
             entry.come_anew(now)
         if queue is not None:
             # Creation times are whole seconds, so a job created in this second may have come before the growth of this

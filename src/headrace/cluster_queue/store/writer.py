@@ -158,7 +158,10 @@ class Writer:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a blocking function in a daemon thread: a database may never answer, and the process must be able to end."""
+    """Call a blocking function in a daemon thread.
+
+    A database may never answer, and the process must be able to end.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -55,8 +55,10 @@ class Event(NamedTuple):
 
 
 def events_of(record: Record) -> list[Event]:
-    """All events of a job up to a record. Names and contexts are those of RFC 21 where it has the event: submit, alloc,
-    start, finish, exception. A job that is queued once more has the event requeue.
+    """All events of a job up to a record.
+
+    Names and contexts are those of RFC 21 for its events submit, alloc, start, finish and exception. A job that is
+    requeued has the event requeue.
     """
     facts, found = record.facts, []
     about = {"namespace": facts.namespace, "name": facts.name, "kind": facts.kind, "queue": facts.queue}

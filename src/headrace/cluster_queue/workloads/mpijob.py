@@ -1,4 +1,7 @@
-"""MPIJobs: the launcher's pod and those of the workers, a set each. Source: mpi-operator, kubeflow.org/v2beta1."""
+"""MPIJobs: the launcher's pod and the workers' pods, a set each.
+
+Source: mpi-operator, kubeflow.org/v2beta1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets as the bits of integers: the slots that fit into a set of free resources, and the members of a set.
+"""Sets as the bits of integers: the slots that fit into free resources, and the members of a set.
 
 In a set of resources, bit i is the child at place i of the vertex that holds them; in a set of ids, bit i is id i.
 """

@@ -23,7 +23,7 @@ def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], in
 
 
 def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: int) -> dict[tuple[int, ...], int]:
-    """The free amounts of `kinds` at a moment, as tuples in that order, each with the number of such nodes."""
+    """The free amounts of `kinds` at a moment, as tuples in that order, each with its number of nodes."""
     graph, busy, plans, used = scheduler.graph, scheduler.busy, scheduler.plans, _Used(now)
     nothing = (0,) * len(kinds)
     full: dict[int, tuple[int, ...]] = {}

@@ -22,10 +22,10 @@ _KEPT = 1 << 20
 
 
 class _Hosts(NamedTuple):
-    """The vertices of types HOSTS, and their ranks as bits: `every` rank, `ranks` by host name, `properties` by key.
+    """The vertices of types HOSTS, and their ranks as bits.
 
-    `of_rank` has the vertex of each rank. It is None where ranks are missing or shared, so that they do not identify
-    hosts.
+    `every` has all ranks, `ranks` those of each host name, `properties` those of each key. `of_rank` has the vertex of
+    each rank. It is None if ranks are missing or shared, so that they do not identify hosts.
     """
 
     vertices: list[int]

@@ -213,7 +213,7 @@ def _reached_from(graph: Graph, order: Iterable[int]) -> dict[int, int]:
 
 
 def listing(scheduler: Scheduler, text: str, writer: Writer, now: int) -> str:
-    """The vertices that match an expression in a writer's format; empty if there are none. Raises ExpressionError."""
+    """The vertices that match an expression in a writer's format; "" for none. Raises ExpressionError."""
     selection = matching(scheduler, parse(text))
     if not selection.marks:
         return ""

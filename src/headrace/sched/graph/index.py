@@ -40,7 +40,7 @@ NOTHING = Answer((), {})
 
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
-    """The index of a graph as it is now; None if a search could choose other resources than the index would."""
+    """The index of a graph as it is now; None if a search could choose other resources."""
     if not graph.plain:
         return None
     layout = Layout(graph, policy)

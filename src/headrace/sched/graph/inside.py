@@ -37,7 +37,7 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
 
 
 class Part(NamedTuple):
-    """The part of a selection on one node: the node's rank and vertex, and the ids of cores and GPUs as bits."""
+    """The part of a selection on one node: its rank and vertex, and the ids of cores and GPUs as bits."""
 
     rank: int
     vertex: int

@@ -347,7 +347,7 @@ class Layout:
         return False
 
     def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
-        """The best slot of a holder from its free resources: its bits, and the sum of its ids; None for no slot."""
+        """The best slot of a holder from its free resources: its bits, and the sum of its ids; None for none."""
         if len(parts) == 1 and parts[0][1] == 1:
             # Most slots are one core.
             mask = self.masks[h].get(parts[0][0])

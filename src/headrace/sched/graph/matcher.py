@@ -121,7 +121,10 @@ def explain(graph: Graph, failure: Failure) -> str:
 
 
 class Matcher:
-    """A search at one point in time. `allowed` are the node vertices that satisfy the constraint; None for all."""
+    """A search at one point in time.
+
+    `allowed` are the node vertices that satisfy the constraint; None for all.
+    """
 
     def __init__(
         self,

@@ -126,7 +126,10 @@ class Graph(Vertices):
         uniq: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """Append a vertex below `parent` (-1: placed later, or the root) and return its number. Raises GraphError."""
+        """Append a vertex below `parent` and return its number. Raises GraphError.
+
+        A `parent` of -1 is for the root, or for a vertex that is placed later.
+        """
         v = self._row(type, basename, id, size, rank, unit, name, uniq, properties)
         if v == len(self.parent):
             for tree in self.hierarchies.values() or (self,):
@@ -140,7 +143,7 @@ class Graph(Vertices):
         return v
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:
-        """Append an unplaced copy of vertex `u` of another graph, with its status (up or down); returns its number."""
+        """Append an unplaced copy of vertex `u` of another graph, with its status; returns its number."""
         v = self.add(
             other.type[u],
             basename=other.basename[u],

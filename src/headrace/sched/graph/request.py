@@ -366,7 +366,7 @@ def parse_jobspec(obj: Any, units_of: Callable[[str], frozenset[str]] = _none) -
 
 
 def unit_ratio(unit: str, into: str) -> tuple[int, int] | None:
-    """The size of one `unit` in `into`, as numerator and denominator; None if they measure different quantities."""
+    """The size of a `unit` in `into`, as numerator and denominator; None for different quantities."""
     if unit == into:
         return 1, 1
     given, wanted = _UNIT.match(unit), _UNIT.match(into)

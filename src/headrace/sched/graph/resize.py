@@ -115,14 +115,14 @@ def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> lis
 
 
 def check(graph: Graph, roots: Iterable[int]) -> None:
-    """Raise GraphError if the graph's own root is to be removed."""
+    """Raise GraphError if `roots` include the graph's own root."""
     for v in roots:
         if graph.parent[v] < 0:
             raise GraphError(f"{graph.path(v)}: is the root of the graph, which must stay")
 
 
 def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
-    """Remove subtrees from a graph; returns every removed vertex. Raises GraphError for the graph's own root."""
+    """Remove subtrees; returns every removed vertex. Raises GraphError for the graph's own root."""
     roots = list(roots)
     check(graph, roots)
     if not graph.plain:

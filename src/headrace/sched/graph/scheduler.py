@@ -37,7 +37,10 @@ class Outcome(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """A range of start times, [begin, end). If `may` is given, nodes (vertices) for which it is false are left out."""
+    """A range of start times, [begin, end).
+
+    If `may` is given, nodes (vertices) for which it returns false are left out.
+    """
 
     begin: int
     end: int
@@ -59,9 +62,10 @@ class Found(NamedTuple):
 
 
 class Scheduler(Holdings):
-    """A graph in use that answers requests. Free amounts of `filters` decide which start times are matched.
+    """A graph in use that answers requests.
 
-    Requests are matched in the hierarchy of `graph`, unless a call names another subsystem.
+    Free amounts of `filters` decide which start times are matched. Requests are matched in the hierarchy of `graph`,
+    unless a call names another subsystem.
     """
 
     def matcher(
@@ -272,9 +276,9 @@ class Scheduler(Holdings):
     def _moments(
         self, request: JobRequest, now: int, ranges: Iterable[Starts], counts: bool
     ) -> Iterator[tuple[int, Callable[[int], object] | None]]:
-        """The starts in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
+        """The starts in `ranges` at which enough of the filtered types is free, earliest first.
 
-        `now` is always a start, if it is in the ranges.
+        The free amounts are those of the whole graph. `now` is always a start, if it is in the ranges.
         """
         root = self.graph.root
         busy = self.busy.get(root, {})
@@ -308,7 +312,7 @@ class Scheduler(Holdings):
                     at = max(later, at + 1)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
-        """The least amounts in the vertices that are requested whole: all of these become unavailable to other jobs."""
+        """The minimum amounts in vertices requested whole, all of which become unavailable to other jobs."""
         found: dict[str, int] = {}
         for request in requests:
             whole = request.with_ if request.is_slot and not request.is_xor else [request] if request.exclusive else []

@@ -275,7 +275,7 @@ def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> 
 
 
 def run_of_scores(counts: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
-    """The first and the last score of the `count` closest candidates; None for fewer than `count` candidates.
+    """The first and the last score of the `count` closest candidates; None for too few candidates.
 
     `counts` are pairs (score, number of candidates with it), by rising score.
     """

@@ -39,7 +39,10 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class _HolderSets:
-    """A set of holders over time, a step function: it is `sets[i]` during [times[i], times[i + 1]). It begins full."""
+    """A set of holders over time, a step function that begins full.
+
+    It is `sets[i]` during [times[i], times[i + 1]).
+    """
 
     __slots__ = ("_all", "_tidy", "sets", "times")
 
@@ -392,9 +395,9 @@ class AvailabilityProfile:
         return slot_profile
 
     def windows(self, need: Need, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
-        """The backfill windows in `ranges`, in order: starts [begin, end) at which a job of `length` seconds may fit.
+        """The starts in `ranges`, in order, at which a job of `length` seconds may fit (backfill windows).
 
-        Ends early once `work` has come to `most`, with an empty window at the start that was reached.
+        Ends early once `work` has reached `most`, with an empty window at the start that was reached.
         """
         steps = self._steps(need.parts)
         for begin, end in ranges:

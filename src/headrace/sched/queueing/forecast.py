@@ -31,7 +31,10 @@ class Waiting(NamedTuple):
 
 
 class Supply:
-    """The free resources of a pool's nodes, and the ends of the allocated ones: (end, cores, gpus), in any order."""
+    """The free resources of a pool's nodes, and the ends of the allocated ones.
+
+    Ends are tuples (end, cores, gpus), in any order.
+    """
 
     __slots__ = ("cores", "ends", "gpus", "start")
 
@@ -62,7 +65,7 @@ class Supply:
 
 
 class Place(NamedTuple):
-    """A pending job's place: the number of jobs before it in its queue, and its estimated start (inf: unknown)."""
+    """A pending job's place: the jobs before it in its queue, and its estimated start (inf: unknown)."""
 
     ahead: int
     start: float
@@ -75,7 +78,10 @@ STEP = None
 def forecast(
     waiting: Iterable[Waiting], supply: Callable[[Hashable], Generator[None, None, Supply]], now: float
 ) -> Iterator[tuple[int, Place] | None]:
-    """Each job with its place, in the order of `waiting`, one in a step; STEP while a pool's supply is counted."""
+    """Each job with its place, in the order of `waiting`.
+
+    Each step yields one job, or STEP while a pool's supply is counted.
+    """
     pools: dict[Hashable, Supply] = {}
     for job in waiting:
         found = pools.get(job.eligible)

@@ -1,4 +1,4 @@
-"""The pending jobs of a queue: in order of priority and arrival, and grouped by the shape of their requests.
+"""The pending jobs of a queue, in order of priority and arrival, and grouped by shape of request.
 
 Most jobs of a queue have one of a few shapes, and a shape that does not fit for one job fits for none, so the scheduler
 works shape by shape.
@@ -47,7 +47,7 @@ class PendingJobs:
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
-        """Add a job behind those of its priority that arrived earlier (by default all); returns how many precede it."""
+        """Add a job behind earlier arrivals of its priority (by default all); returns how many precede it."""
         self._arrivals += 1
         position = (-priority, self._arrivals if arrival is None else arrival, jobid)
         return self._insert(PendingJob(position, request, shape_of(request), request.duration or FOR_EVER))

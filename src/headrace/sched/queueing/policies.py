@@ -1,4 +1,4 @@
-"""Queue policies: how many pending jobs have a reservation, and whether jobs behind them may start first.
+"""Queue policies: how many pending jobs have reservations, and whether others may start first.
 
 `POLICIES` has one line for each policy, named as Fluxion names it.
 """

@@ -306,7 +306,7 @@ class Queue:
         return decisions
 
     def _hold_overrun(self, now: int) -> None:
-        """Extend the allocations of jobs that run beyond their end, which cancels the reservations of that time."""
+        """Extend allocations of jobs beyond their end, which cancels the reservations of that time."""
         if now < self._first_end:
             return
         jobs = self.scheduler.jobs
@@ -440,7 +440,7 @@ class Queue:
             self._offered = offered
 
     def _offer_now(self, decisions: list[Decision]) -> bool:
-        """Start the jobs with reservations that can start now, in order. False if the budget was used up before."""
+        """Start the jobs with reservations that can start now, in order. False if the budget ran out."""
         search, state = self._search, (self._search.now, self._search.failed.releases)
         after = self._offered_to if state == self._offered_in else None
         while True:

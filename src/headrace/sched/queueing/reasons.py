@@ -64,7 +64,7 @@ class Explainer:
         self._state: object = None
 
     def explain(self, queue: Queue, jobid: int, now: int, state: object) -> dict[str, Any]:
-        """`reason_pending`, `jobs_ahead` and, with a reservation, `t_estimate` of a job that is pending in `queue`."""
+        """`reason_pending`, `jobs_ahead` and, with a reservation, `t_estimate` of a job pending in `queue`."""
         entry = queue.pending[jobid]
         ahead = queue.waiting.count_before(entry.position)
         short = self._shortage(queue, entry.shape, entry.request, now, state)

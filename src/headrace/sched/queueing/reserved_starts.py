@@ -11,11 +11,12 @@ from headrace.sched.queueing.start_search import StartSearch
 
 
 class ReservedStarts:
-    """Pending jobs that have a reservation: `allocations` has the reservation of each, `positions` their positions.
+    """The pending jobs with reservations.
 
-    `checked` has, for each, the count of releases (see `FailedSearches`) after which its start was last known to be the
-    earliest possible. `served` is how many jobs at the front of the queue have been planned: each of them has a
-    reservation, or can have none as long as the graph stays the same.
+    `allocations` has the reservation of each, `positions` their positions. `checked` has, for each, the count of
+    releases (see `FailedSearches`) after which its start was last known to be the earliest possible. `served` is how
+    many jobs at the front of the queue have been planned: each of them has a reservation, or can have none as long as
+    the graph stays the same.
     """
 
     def __init__(self, pending: PendingJobs, search: StartSearch) -> None:
@@ -69,7 +70,7 @@ class ReservedStarts:
         return bool(self.positions) and self.positions[-1] >= position
 
     def drop_last(self, first: Position, most: int) -> bool:
-        """Cancel reservations from the position `first` on, the last first, `most` at most. False if some are left."""
+        """Cancel reservations from position `first` on, last first, at most `most`. False if some remain."""
         while most and self.reaches(first):
             self.drop(self.positions[-1][2])
             most -= 1

@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it in the queue was still pending."""
+    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it was still pending."""
 
     job: Job
     start: int

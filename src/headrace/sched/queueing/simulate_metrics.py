@@ -17,7 +17,7 @@ BOUND = 10
 
 
 class Spread(NamedTuple):
-    """A distribution: its mean and percentiles, each a value that occurred (nearest rank). All 0 for no values."""
+    """A distribution: its mean and its percentiles by nearest rank. All 0 for no values."""
 
     mean: float
     median: float

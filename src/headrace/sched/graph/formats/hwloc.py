@@ -226,7 +226,7 @@ def _restrict(top: _Object, allowed: Callable[[int], bool]) -> None:
 
 
 def _levels(machine: _Object) -> list[list[_Object]]:
-    """The normal objects by level, from the machine down to the processors. A level has objects of one kind."""
+    """The normal objects by level, from the machine down to the processors, each level of one kind."""
     holds: dict[int, frozenset[tuple[str, str]]] = {}
 
     def note(top: _Object) -> frozenset[tuple[str, str]]:

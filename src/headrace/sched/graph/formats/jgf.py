@@ -89,9 +89,9 @@ def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], wher
 
 
 def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
-    """The graph of a JGF document (an object with `graph`), with all its hierarchies, as the tree of a subsystem.
+    """The graph of a JGF document (an object with `graph`), as the tree of a subsystem.
 
-    Raises GraphError with the place of the error.
+    It includes all hierarchies of the document. Raises GraphError with the place of the error.
     """
     try:
         body = _decode(text).graph
@@ -137,7 +137,7 @@ class Vertex(msgspec.Struct):
 
 
 class Part(NamedTuple):
-    """The part of a graph that a JGF document describes: the subsystem of its edges, and its vertices in order."""
+    """The part of a graph in a JGF document: the subsystem of its edges, and its vertices in order."""
 
     subsystem: str
     vertices: list[Vertex]
@@ -177,7 +177,7 @@ def _uniq(node: _Node) -> int:
 
 
 def _number(meta: _Metadata, uniq: int, key: str) -> int:
-    """The id of a vertex without one: for a node the number at the end of its name, otherwise its vertex number."""
+    """The id of a vertex without one: the number at the end of a node's name, else the vertex number."""
     digits = _DIGITS.search(meta.name) if meta.name and meta.type == "node" else None
     number = int(digits.group(1)) if digits else uniq
     if number >= 2**63:

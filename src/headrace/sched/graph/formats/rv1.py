@@ -1,4 +1,4 @@
-"""Graphs from a resource set, R version 1 (RFC 20): a cluster of nodes that directly contain their cores and GPUs.
+"""Graphs from a resource set, R version 1 (RFC 20): nodes that directly contain cores and GPUs.
 
 R may carry a graph in its scheduling key, which has more detail; `read` uses it only if asked to.
 """
