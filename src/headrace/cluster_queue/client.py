@@ -110,10 +110,10 @@ def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended
         if reads_all:
             waiting += [Line(job, position, True) for job, position in places]
         elif places:
-            told = [int(status_of(job)["position"]) for job, _ in places]
-            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, told, strict=True)]
+            positions = [int(status_of(job)["position"]) for job, _ in places]
+            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, positions, strict=True)]
             # The last listed job's position tells how many jobs are before it; some of them were read.
-            unread[queue] = max(max(told) - places[-1][1], 0)
+            unread[queue] = max(max(positions) - places[-1][1], 0)
     rest.sort(key=lambda line: (line.job["metadata"].get("creationTimestamp", ""), line.job["metadata"]["name"]))
     shown = [one for one in [*rest, *waiting] if namespace in ("", one.job["metadata"]["namespace"])]
     return Listed(shown, unread)
@@ -155,7 +155,7 @@ async def found(api: Api, namespace: str, name: str) -> Line:
         names = ", ".join(f"{_kind_of(one.job)}/{short}" for one in mine)
         raise NoSuchJob(f"{name} is the name of {len(mine)} jobs in namespace {namespace}: say {names}")
     if suspended := await _suspended_by_user(api, namespace, kind, short):
-        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until that is taken back")
+        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until it is resumed")
     some = sorted({str(one.job["spec"].get("name")) for one in lines})
     there = f"; there {'is' if len(some) == 1 else 'are'} {', '.join(some[:8])}{' ...' if some[8:] else ''}"
     raise NoSuchJob(f"no object {name} waits or runs in namespace {namespace}{there if some else ''}")

@@ -78,7 +78,7 @@ def trimmed_pod(pod: Object) -> Object:
     """A pod reduced to the fields that the queue reads; a cluster may have very many pods."""
     kept = without_managed_fields(pod)
     status = pod.get("status") or {}
-    told = [one for one in status.get("conditions") or () if _is_read(one)]
+    conditions = [one for one in status.get("conditions") or () if _is_read(one)]
     read = (*_CONTAINER, "allocatedResources", *(("state",) if status.get("phase") == "Failed" else ()))
     statuses = {key: [_only(one, read) for one in status[key]] for key in _STATUSES if status.get(key)}
     return {
@@ -87,7 +87,7 @@ def trimmed_pod(pod: Object) -> Object:
         "status": {
             **_only(status, ("phase", "reason", "message")),
             **statuses,
-            **({"conditions": told} if told else {}),
+            **({"conditions": conditions} if conditions else {}),
         },
     }
 
@@ -239,7 +239,7 @@ class FluxqueueController:
             try:
                 self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
             except (ApiError, Unreachable, CredentialsError) as exc:
-                log.warning("no first queue yet: %s", exc)
+                log.warning("the first queue could not be created yet: %s", exc)
                 await asyncio.sleep(FIRST_QUEUE_RETRY)
 
     # --- changes

@@ -1,9 +1,10 @@
 """The history for users: a FluxHistory is a request, and the leader writes the answer to its status.
 
-An answer covers the namespaces whose FluxJobs the requester may list, and the number of other jobs. So the requester
-must be certain: `spec.user` names it, and a ValidatingAdmissionPolicy (`policies.history_policy`) makes the API server
-reject an object created by another user. Without this policy, no request is answered. The object's name protects the
-answer like a password: users may get FluxHistories, but not list them. Each one is deleted soon after its answer.
+An answer covers the namespaces whose FluxJobs the requester may list, and the number of other jobs. So the identity of
+the requester must be certain: `spec.user` names it, and a ValidatingAdmissionPolicy (`policies.history_policy`) makes
+the API server reject an object created by another user. Without this policy, no request is answered. The object's name
+protects the answer like a password: users may get FluxHistories, but not list them. Each one is deleted soon after its
+answer.
 
 Sources: authorization.k8s.io/v1 (SubjectAccessReview), authentication.k8s.io/v1 (SelfSubjectReview).
 """
@@ -133,7 +134,7 @@ class HistoryRequests:
         self._address = address
         selection = Selection(FLUXHISTORIES)
         # If the installed definitions are older than the program, the queue still holds and releases.
-        shared.watches.cache(selection, without="the history is not told through the API server")
+        shared.watches.cache(selection, without="users cannot request the history through the API server")
         self.controller = Controller(
             *(shared, selection, (), _is_over),
             observe=lambda item, now: item,
@@ -164,7 +165,7 @@ class HistoryRequests:
             return Answer(since=since, until=now, problem=problem)
         if not await self._is_creator_known(item):
             problem = f"it is not certain who asks: there is no {POLICIES.kind} {HISTORY_POLICY} with a binding"
-            return Answer(since=since, until=now, problem=f"{problem}, or only since some seconds")
+            return Answer(since=since, until=now, problem=f"{problem}, or one of them is only seconds old")
         try:
             jobs = await in_thread(_jobs, self._address, since, now)
             may_read = await self._readable(spec["user"], jobs)

@@ -68,10 +68,10 @@ def fluxjob_policy(namespace: str) -> list[Object]:
     keeps_owners = f"{owners['object']}.all(new, {owners['oldObject']}.exists(old, old.uid == new.uid))"
     keeps_spec = "has(object.spec) == has(oldObject.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
     keeps_id = f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}"
-    told = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
+    rule = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
     checks = [
-        _check("!has(request.subResource) || request.subResource == ''", told),
-        _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", told),
+        _check("!has(request.subResource) || request.subResource == ''", rule),
+        _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", rule),
     ]
     rules = [_rule(FLUXJOBS, "CREATE", "UPDATE"), _rule(FLUXJOBS, "UPDATE", part="/status")]
     spec = {

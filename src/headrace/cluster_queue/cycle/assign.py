@@ -48,12 +48,12 @@ class Assign:
 
     def start(self, name: str, starts: Iterable[Start], now: float) -> bool:
         """Give slots to the started jobs of a queue. Returns whether one of these jobs waits for more."""
-        goes_on = False
+        has_more = False
         decided: dict[str, Entry] = {}
         for one in starts:
             if one.nodes:
                 self._start(one, self._context.queues[name], now)
-                goes_on = goes_on or one.entry.standing.is_ready
+                has_more = has_more or one.entry.standing.is_ready
             decided[one.entry.uid] = one.entry
         # Several parts of a job may have started. Which pod gets which slot, and what the job asks for next, depends on
         # all of them.
@@ -65,7 +65,7 @@ class Assign:
                 self.leave_lost_nodes(entry.uid, int(now))
             self._order.account(entry)
             self._context.touched[entry.uid] = None
-        return goes_on
+        return has_more
 
     def _start(self, start: Start, queue: ClusterQueue, now: float) -> None:
         """Give a job the nodes of a part that has started, set by set."""

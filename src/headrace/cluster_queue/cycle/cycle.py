@@ -85,9 +85,9 @@ class Cycle:
         self._usage.count(int(now), self._report.unmanaged)
         self._assign.leave_all_lost_nodes(int(now))
         self._order.account_all()
-        goes_on = [self._serve(name, now) for name in context.queues]
+        unfinished = [self._serve(name, now) for name in context.queues]
         writes.update(self._report.writes(now))
-        wake_at = now if any(goes_on) or context.asked_again else self._report.wake_at(now)
+        wake_at = now if any(unfinished) or context.asked_again else self._report.wake_at(now)
         defects, context.defects = tuple(context.defects), []
         return Steps(writes, wake_at, self.chronicle.take(), defects)
 
@@ -95,7 +95,7 @@ class Cycle:
         """Start jobs of a queue, in rounds because starts free or use quota. Returns whether more remains."""
         for _ in range(_ROUNDS):
             self._order.keep_quotas(name)
-            goes_on = self._assign.start(name, self._schedule.decide(name, int(now)), now)
-            if not goes_on and self._order.are_quotas_kept(name):
+            has_more = self._assign.start(name, self._schedule.decide(name, int(now)), now)
+            if not has_more and self._order.are_quotas_kept(name):
                 return False
         return True

@@ -86,10 +86,10 @@ class Refresh:
             elif name in changed:
                 # Jobs that this tour has passed may have other positions by now, so another tour follows.
                 self._context.changed[name] = None
-            yield from self._go_on(tour, name, now)
+            yield from self._continue_tour(tour, name, now)
             yield from self._look_at_quotas(name, queue, now)
 
-    def _go_on(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
+    def _continue_tour(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
         """Continue a tour; it pauses when no more status writes are allowed, so that all jobs get their turn."""
         for _ in range(_SLICE):
             if self._credit < 1:

@@ -163,7 +163,7 @@ def _answering(handler: Handler, request: Any) -> Any:
         left = context.time_remaining()
         if left is not None and left <= 0:
             # The client has given up. It would never learn the job's id, so it could not cancel the job.
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline of the call had passed when it came")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's deadline had already passed on arrival")
         try:
             return await handler(request.FromString(frame))
         except DecodeError as exc:

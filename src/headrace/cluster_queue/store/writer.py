@@ -58,7 +58,7 @@ class Writer:
         self._written, self._lost = f"{prefix}_records_written_total", f"{prefix}_records_lost_total"
         self._failures = f"{prefix}_failures_total"
         self._metrics.counter(self._written, "Records that the database has taken.")
-        self._metrics.counter(self._lost, "Records that went as too many waited for the database.")
+        self._metrics.counter(self._lost, "Records dropped because too many were waiting for the database.")
         self._metrics.counter(self._failures, "Attempts at the database that failed.")
         self._metrics.gauge(f"{prefix}_connected", "1 while there is a connection to the database.", self._connected)
         shared.controllers.append(self)
@@ -112,7 +112,7 @@ class Writer:
         database = self._database
         if database is None:
             database = await in_thread(opened, self._address)
-            log.info("the store is there", extra={"store": self._address.url})
+            log.info("connected to the store", extra={"store": self._address.url})
             self._database = database
         try:
             await self._drain(database)

@@ -46,8 +46,8 @@ def without_former(item: Object, jobid: int) -> Object:
 
 
 def _is_former(pod: Object, jobid: int) -> bool:
-    told = (pod["metadata"].get("labels") or {}).get(JOBID, "")
-    return bool(told) and told != str(jobid) and has_ended(PODS, pod)
+    labelled = (pod["metadata"].get("labels") or {}).get(JOBID, "")
+    return bool(labelled) and labelled != str(jobid) and has_ended(PODS, pod)
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
@@ -92,18 +92,18 @@ def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
 
 def _size(pods: list[Object]) -> int:
     """The size of the group according to its pods. Raises Malformed."""
-    told = {}
+    sizes = {}
     for pod in pods:
         meta = pod["metadata"]
         known = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
-        told[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
-    if len(told) > 1:
-        (one, first), (other, second) = list(told.items())[:2]
+        sizes[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
+    if len(sizes) > 1:
+        (one, first), (other, second) = list(sizes.items())[:2]
         raise Malformed(
             f"{GROUP_SIZES[0]}: must be the same in all pods of a group: {first} has {one or 'none'}, "
             f"{second} has {other or 'none'}"
         )
-    (text,) = told
+    (text,) = sizes
     if not text:
         raise Malformed(
             f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"

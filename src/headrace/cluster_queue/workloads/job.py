@@ -20,16 +20,16 @@ def demand(job: Object, made: Made = NOTHING) -> Demand:
     return Demand(sets=(several([job]),), **end_and_failure(JOBS, job), limit=limit_of([job]))
 
 
-def several(jobs: Sequence[Object], more: int = 0, ends: Sequence[str] = ("Complete", "Failed"), **told: Any) -> PodSet:
+def several(jobs: Sequence[Object], more: int = 0, ends: Sequence[str] = ("Complete", "Failed"), **rest: Any) -> PodSet:
     """The pods of Jobs with equal requests, as one set.
 
     It includes `more` further Jobs like the last one. `ends` are the conditions of a Job that wants no more pods.
-    `told` are other fields of the set.
+    `rest` are other fields of the set.
     """
     pods = sum(0 if any(holds(one.get("status"), name) for name in ends) else _pods(one) for one in jobs)
     pods += more * _pods(jobs[-1]) if more else 0
     templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
-    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
+    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **rest)
 
 
 def limit_of(jobs: Sequence[Object]) -> float | None:

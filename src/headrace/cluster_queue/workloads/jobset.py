@@ -17,12 +17,12 @@ _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.end_and_failure(JOBSETS, item)
+    outcome = job.end_and_failure(JOBSETS, item)
     jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
     sets = tuple(
         job.several(
-            [] if told["end"] else own,
-            0 if told["end"] else more,
+            [] if outcome["end"] else own,
+            0 if outcome["end"] else more,
             # Unless the failure of a Job fails the JobSet, the JobSet recreates the Job, and new pods replace the lost
             # ones.
             ends=("Complete",),
@@ -32,7 +32,7 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
         )
         for name, (own, more) in jobs.items()
     )
-    return Demand(sets=sets, **told, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
+    return Demand(sets=sets, **outcome, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
 
 
 def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:

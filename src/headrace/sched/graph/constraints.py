@@ -75,7 +75,7 @@ class ConstraintCache:
         matcher = constraint.compile(obj)
         hosts = self._hosts()
         if hosts.of_rank is None:
-            return frozenset(v for v in hosts.vertices if self._one(matcher, v))
+            return frozenset(v for v in hosts.vertices if self._satisfies(matcher, v))
 
         def named(name: str) -> int:
             ranks = hosts.ranks.get(name, ())
@@ -84,7 +84,7 @@ class ConstraintCache:
         bits = matcher(hosts.every, named, hosts.properties)
         return frozenset([hosts.of_rank[rank] for rank in numbers(bits)])
 
-    def _one(self, matcher: constraint.Matcher, v: int) -> bool:
+    def _satisfies(self, matcher: constraint.Matcher, v: int) -> bool:
         graph = self._graph
         bit, name = 1 << max(graph.rank[v], 0), graph.name(v)
         return bool(

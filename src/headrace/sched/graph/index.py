@@ -329,15 +329,15 @@ class FreeIndex:
         heapify(scores)
         while scores:
             score = -order * heappop(scores)
-            again = due.pop(score, [])
+            revisited = due.pop(score, [])
             fresh, last = numbers(shape.buckets.get(score, 0) & mask), False
             if window is not None:
                 fresh = filter(window.subtract, fresh)
             else:
                 # Every one of these nodes has a slot of this score, so `count` nodes are enough.
                 nodes = list(islice(fresh, count))
-                fresh, last = iter(nodes), len(nodes) + len(again) >= count
-            for n in merge(fresh, sorted(again)) if again else fresh:
+                fresh, last = iter(nodes), len(nodes) + len(revisited) >= count
+            for n in merge(fresh, sorted(revisited)) if revisited else fresh:
                 later = None
                 grade = self.layout.grade[n] * shape.size if self.layout.grade else 0
                 for h in holders[n]:

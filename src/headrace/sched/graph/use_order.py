@@ -37,10 +37,10 @@ class UseOrder:
     def among(self, bits: int, window: Window | None) -> Iterator[int]:
         """The nodes of a set, by rank, in order of preference. In a window, their use at its beginning counts."""
         self._refresh()
-        nodes = self._nodes if window is None else self._in(window, bits)
+        nodes = self._nodes if window is None else self._classes_at_start(window, bits)
         return (rank for use_class in sorted(nodes) for rank in numbers(nodes[use_class] & bits))
 
-    def _in(self, window: Window, bits: int) -> dict[int, int]:
+    def _classes_at_start(self, window: Window, bits: int) -> dict[int, int]:
         """The classes of a set of nodes at the beginning of a window."""
         reserved = window.touched_at_start() & bits
         if not reserved:

@@ -179,9 +179,9 @@ class _Maker:
                     raise GraphError(f"{edge.where}: {source} is not in {of}, so that it has no path there")
                 mine = groups.get(_above(known, at, edge.number("as_src_uplvl", 1)), [])
             for v in mine:
-                again = tree.parent[v] >= 0
+                is_placed = tree.parent[v] >= 0
                 tree.place(v, at)
-                if again:
+                if is_placed:
                     # A vertex that is associated several times has the last path.
                     tree.set_path(v, f"{tree.path(at)}/{tree.name(v)}")
             associated.update(dict.fromkeys(mine))
