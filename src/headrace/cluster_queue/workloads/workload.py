@@ -32,7 +32,8 @@ class WorkloadKind(NamedTuple):
     - `number` is its `type` in a FluxJob.
     - `suspend` is the path of the field that keeps it from making pods, () for a kind without one.
     - `demand` takes an object and the objects that it has made, and raises `resources.Malformed`.
-    - `controller` is the value of `managed_by` for the kind's own controller; "" for a kind that has no other.
+    - `controller` is the value of `managed_by` for the kind's own controller; "" for a kind that no other controller
+      can manage.
     - `objects` returns the API objects of an item, all of `kind`.
     - `deadline` is the path of the seconds after which Kubernetes ends the object, () for a kind whose pods are ended
       one by one.
