@@ -1,5 +1,6 @@
-"""The cluster queue: pods of a labelled namespace wait in a queue, and start by Flux's rules on a graph of the nodes.
+"""The cluster queue: pods of labelled namespaces wait in queues and start by Flux's rules.
 
-`admission` holds objects when they are created, `cycle` decides (pure), `controller` sees and writes. Workloads are
-shown as FluxJobs (`crd`). The README in this folder has a picture of the cycle.
+The queues schedule on graphs of the cluster's nodes. `admission` holds objects when they are created, `cycle` decides
+(pure), and `controller` observes the cluster and writes. Workloads are shown as FluxJobs (`crd`). The README in this
+folder has a picture of the cycle.
 """

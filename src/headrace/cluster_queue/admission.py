@@ -1,9 +1,11 @@
-"""What the webhook `/hold-v1` changes in objects of labelled namespaces, and which objects it refuses. Pure: a function
-of the review, of which queues bind and of the owners of an object, so a dry run is answered as a creation is.
+"""The webhook `/hold-v1`: its changes to objects of labelled namespaces, and its refusals. Pure.
 
-Every pod gets the gate, so no kind of object escapes. Objects that can be suspended are suspended as well, so they have
-no pods while they wait. Templates are never changed. An object is refused if pods made from its templates would get no
-gate, unless the object is left alone.
+The verdict depends only on the review, on which queues bind, and on the owners of the object. So a dry run gets the
+same answer as a creation.
+
+Every pod gets the gate, so pods of every kind of object are held. Objects that can be suspended are suspended as well,
+so they have no pods while they wait. Templates are never changed. An object is refused if pods made from its templates
+would get no gate, unless the object is unmanaged.
 """
 
 from __future__ import annotations
@@ -21,24 +23,25 @@ from .workloads.workload import value_at, with_value
 
 Object = dict[str, Any]
 
-# Labels that select pods, rather than being given to them.
+# The labels of a selector are not given to pods.
 _SELECTOR = "matchLabels"
-# The path of a field: the path of what it is in (None at the top), and its key. It becomes text only for a refusal.
+# The path of a field, as the path of its parent (None at the top) and its key. It is converted to text only for a
+# refusal.
 _Trail = tuple[Any, str]
 
 
 class Known(Protocol):
-    """What is known of the cluster beyond a review."""
+    """The facts about the cluster that a verdict depends on beyond the review."""
 
     def binds(self, namespace: str) -> bool:
         """Whether the queue of a namespace binds pods itself."""
 
     def above(self, item: Object) -> Iterable[Object]:
-        """The controller of an object, the controller of that, and so on, with their `kind`."""
+        """The chain of controllers above an object, nearest first, with their `kind`."""
 
 
 def judge(review: Review, known: Known) -> Verdict:
-    """The verdict on the creation of an object, or on a change of one that makes pods."""
+    """The verdict on the creation of an object, or on a change to an object that makes pods."""
     kind = BY_PLURAL.get(review.resource)
     if kind is None or review.subresource or not review.new or review.operation not in ("CREATE", "UPDATE"):
         return Verdict()
@@ -58,8 +61,10 @@ def _is_unmanaged(item: Object, kind: WorkloadKind) -> bool:
 
 
 def _ungated(spec: Any) -> Iterator[Problem]:
-    """The fields of an object's spec for which its pods would get no gate: the node of a PodSpec, and labels that leave
-    pods alone. They are found at any depth, as each kind has its templates elsewhere.
+    """The fields of an object's spec that would keep its pods from getting the gate.
+
+    These are the node of a PodSpec, and labels that exclude pods from the queue. They are searched at any depth,
+    because each kind has its templates in other fields.
     """
     parts: list[tuple[Any, _Trail]] = [(spec, (None, "spec"))]
     while parts:
@@ -90,18 +95,18 @@ def _skips(labels: Object, name: str) -> bool:
 
 
 def is_skipped(item: Object) -> bool:
-    """Whether an object says by a label that it does not wait here."""
+    """Whether an object's labels exclude it from the queue."""
     labels = item["metadata"].get("labels") or {}
     return _skips(labels, SKIP) or _skips(labels, KUEUE_QUEUE)
 
 
 def is_bound_here(pod: Object) -> bool:
-    """Whether it is this program that binds a pod, by the name of its scheduler: no other scheduler looks at it."""
+    """Whether this program binds a pod, by the pod's scheduler name: no other scheduler handles it."""
     return pod["spec"].get("schedulerName") in SCHEDULERS
 
 
 def gate_index(pod: Object) -> int:
-    """The place of our gate among those of a pod; -1 without it."""
+    """The index of the queue's gate among the gates of a pod; -1 without it."""
     gates = pod["spec"].get("schedulingGates") or ()
     return next((place for place, one in enumerate(gates) if one.get("name") == GATE), -1)
 
@@ -109,7 +114,7 @@ def gate_index(pod: Object) -> int:
 def _gated(pod: Object, binds: bool) -> Object | None:
     owners = pod["metadata"].get("ownerReferences") or ()
     of_daemon_set = any(one.get("controller") and one.get("kind") == "DaemonSet" for one in owners)
-    # The copy of a static pod at the API server names its node.
+    # The API server's copy of a static pod names its node.
     if pod["spec"].get("nodeName") or of_daemon_set:
         return None
     spec = pod["spec"]
@@ -123,8 +128,8 @@ def _gated(pod: Object, binds: bool) -> Object | None:
 def _suspended(item: Object, kind: WorkloadKind) -> Object | None:
     if not kind.suspend or kind.is_suspended(item) or owner_of(item):
         return None
-    # The API server checks an object after it was changed here: fields may be missing, null or of another form than
-    # theirs, for which it refuses the object.
+    # The API server validates an object only after the webhook has changed it. Fields may be missing, null or of a
+    # wrong type, for which the API server then rejects the object.
     spec, above = item.get("spec"), value_at(item, kind.suspend[:-1])
     if not isinstance(spec, dict) or not isinstance(above, (dict, type(None))):
         return None

@@ -1,7 +1,7 @@
-"""What users see and do of the queues through the API server, with their own rights: jobs, reasons, nodes, holds.
+"""The queues as users see and use them through the API server: jobs, reasons, nodes, holds.
 
-A user who may not read the FluxJobs of all namespaces reads those of one. The position of a job then tells how many
-jobs are before it, and so how many of these he may not read.
+Requests are made with the user's own rights. A user who may not read the FluxJobs of all namespaces reads those of one.
+The position of a job then tells how many jobs are before it, and so how many of these the user may not read.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ from .workloads import KINDS, group, owner_of
 Object = dict[str, Any]
 _FORBIDDEN = 403
 _NOT_FOUND = 404
-# The short names that kubectl has for kinds.
+# The short names of kinds in kubectl.
 _SHORT = {"po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "mc": "minicluster"}
 _OVER = ("Finished", "Failed")
-# How many owners are looked at above a pod: users write owners as they like, also in circles.
+# Maximum number of owners to follow above a pod. Users may write any owners, even circles.
 _MOST_OWNERS = 8
 
 
 class NoSuchJob(Exception):
-    """A name that is no job's, or several jobs'; the message says which there are."""
+    """A name matches no job, or several; the message lists the candidates."""
 
 
 class Line(NamedTuple):
-    """A job of a list: `position` in its queue, 0 for none; not `is_exact`, it has two leading digits only."""
+    """A job in a list.
+
+    `position` is its position in its queue, 0 for none. If it is not `is_exact`, it has two leading digits only.
+    """
 
     job: Object
     position: int
@@ -52,8 +55,9 @@ class Line(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """The jobs that were asked for, those that wait by their places, and by queue how many jobs before the last of them
-    may not be read.
+    """The requested jobs, with the waiting ones by position.
+
+    `unread` has, by queue, how many jobs before the last listed one may not be read.
     """
 
     lines: list[Line]
@@ -75,7 +79,7 @@ async def listed(api: Api, namespace: str, everywhere: bool, with_ended: bool) -
 
 
 async def _fluxjobs(api: Api, namespace: str) -> tuple[list[Object], bool]:
-    """All FluxJobs, or those of a namespace for a user who may read these alone; and whether it is all."""
+    """All FluxJobs or, for a user without that right, those of a namespace; and whether these are all."""
     try:
         return (await api.list_objects(FLUXJOBS)).items, True
     except ApiError as exc:
@@ -85,9 +89,9 @@ async def _fluxjobs(api: Api, namespace: str) -> tuple[list[Object], bool]:
 
 
 def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended: bool) -> Listed:
-    """The list of those of `jobs` that are in a namespace ("": all); `reads_all`: `jobs` are all that there are.
+    """The list of the `jobs` in a namespace ("": all); `reads_all`: `jobs` are complete.
 
-    A job with nodes whose growth waits has a place in the order, which is counted and not shown.
+    A job with nodes whose growth waits has a place in the order: it is counted but not shown.
     """
     by_queue: dict[str, list[Object]] = {}
     rest: list[Line] = []
@@ -106,22 +110,22 @@ def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended
         if reads_all:
             waiting += [Line(job, position, True) for job, position in places]
         elif places:
-            told = [int(status_of(job)["position"]) for job, _ in places]
-            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, told, strict=True)]
-            # As many jobs are before the last of them as its position says, of which so many were read.
-            unread[queue] = max(max(told) - places[-1][1], 0)
+            positions = [int(status_of(job)["position"]) for job, _ in places]
+            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, positions, strict=True)]
+            # The last listed job's position tells how many jobs are before it; some of them were read.
+            unread[queue] = max(max(positions) - places[-1][1], 0)
     rest.sort(key=lambda line: (line.job["metadata"].get("creationTimestamp", ""), line.job["metadata"]["name"]))
     shown = [one for one in [*rest, *waiting] if namespace in ("", one.job["metadata"]["namespace"])]
     return Listed(shown, unread)
 
 
 def _waits(job: Object) -> bool:
-    """Whether a job without nodes has a place in the order of its queue."""
+    """Whether a job without nodes has a position in its queue."""
     return status_of(job).get("state", "Held") == "Held" and bool(status_of(job).get("position"))
 
 
 def _grows(job: Object) -> bool:
-    """Whether a job that has nodes waits in its queue for more; over its quota it waits outside the order."""
+    """Whether a job with nodes waits in its queue for more. A job over its quota waits outside the order."""
     status = status_of(job)
     over = condition(status, "Quota").get("status") == "False"
     return status.get("state") not in _OVER and bool(status.get("waits")) and not over
@@ -134,10 +138,9 @@ def _place(job: Object) -> tuple[int, float, int]:
 
 
 async def found(api: Api, namespace: str, name: str) -> Line:
-    """The job of an object by the object's name, also as `job/NAME`, by that of a pod of it, or by the name of the
-    FluxJob.
+    """The job with this name: the name of its object, of one of its pods, or of its FluxJob.
 
-    Raises NoSuchJob, ApiError, Unreachable.
+    The name may include a kind, as in `job/NAME`. Raises NoSuchJob, ApiError, Unreachable.
     """
     jobs, reads_all = await _fluxjobs(api, namespace)
     lines = lines_of(jobs, namespace, reads_all, True).lines
@@ -152,14 +155,14 @@ async def found(api: Api, namespace: str, name: str) -> Line:
         names = ", ".join(f"{_kind_of(one.job)}/{short}" for one in mine)
         raise NoSuchJob(f"{name} is the name of {len(mine)} jobs in namespace {namespace}: say {names}")
     if suspended := await _suspended_by_user(api, namespace, kind, short):
-        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until that is taken back")
+        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until it is resumed")
     some = sorted({str(one.job["spec"].get("name")) for one in lines})
     there = f"; there {'is' if len(some) == 1 else 'are'} {', '.join(some[:8])}{' ...' if some[8:] else ''}"
     raise NoSuchJob(f"no object {name} waits or runs in namespace {namespace}{there if some else ''}")
 
 
 def _kind_of(job: Object) -> str:
-    """The kind of the object of a FluxJob, as the last part of its name has it."""
+    """The kind of the object of a FluxJob: the last part of the FluxJob's name."""
     return str(job["metadata"]["name"].rpartition("-")[2])
 
 
@@ -168,9 +171,7 @@ def _is_of(job: Object, kind: str) -> bool:
 
 
 def _names_kind(text: str, kind: str) -> bool:
-    """Whether a text is a kind as kubectl knows it, with or without its group: `job`, `jobs.batch`, `deploy`; "" is
-    any.
-    """
+    """Whether a text names a kind as in kubectl: `job`, `jobs.batch`, `deploy`; "" matches any kind."""
     name = text.lower().partition(".")[0]
     return not text or _SHORT.get(name, name) in (kind.lower(), f"{kind.lower()}s")
 
@@ -184,7 +185,7 @@ def _is_owner(owner: Object, kind: str, name: str) -> bool:
 
 
 async def _of_pod(api: Api, namespace: str, name: str, lines: list[Line]) -> list[Line]:
-    """The job of a pod of this name, which is that of its group or of an object above it. Raises NoSuchJob."""
+    """The job of the pod with this name: the job of its group or of an object above it. Raises NoSuchJob."""
     item = await _get(api, PODS, namespace, name)
     if item is None:
         return []
@@ -204,7 +205,7 @@ async def _of_pod(api: Api, namespace: str, name: str, lines: list[Line]) -> lis
 
 
 async def _get(api: Api, kind: Kind, namespace: str, name: str) -> Object | None:
-    """An object; None for one that is not there, or that the user may not read."""
+    """An object; None if it does not exist or the user may not read it."""
     try:
         return await api.get(kind, namespace, name)
     except ApiError as exc:
@@ -214,7 +215,7 @@ async def _get(api: Api, kind: Kind, namespace: str, name: str) -> Object | None
 
 
 async def _suspended_by_user(api: Api, namespace: str, kind: str, name: str) -> str:
-    """The object of this name that its user keeps from having pods, as KIND/NAME; "" for none that may be read."""
+    """The object of this name that its user has suspended, as KIND/NAME; "" if none can be read."""
     for one in KINDS.values():
         if not one.suspend or not _names_kind(kind, one.kind.kind):
             continue
@@ -225,7 +226,7 @@ async def _suspended_by_user(api: Api, namespace: str, kind: str, name: str) -> 
 
 
 async def events_of(api: Api, job: Object) -> list[Object]:
-    """The queue's Events about the objects of a job, the oldest first; [] for a user who may not read Events."""
+    """The queue's Events about a job's objects, oldest first; [] if the user may not read Events."""
     meta = job["metadata"]
     uids = {one["uid"] for one in meta.get("ownerReferences") or ()}
     try:
@@ -243,7 +244,7 @@ async def events_of(api: Api, job: Object) -> list[Object]:
 
 
 async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
-    """Annotate the objects of a job, or take the annotation away. Raises NoSuchJob, ApiError, Unreachable."""
+    """Add or remove the hold annotation on a job's objects. Raises NoSuchJob, ApiError, Unreachable."""
     meta, state = job["metadata"], status_of(job).get("state", "Held")
     if state not in ("Held", "Refused"):
         raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
@@ -262,7 +263,11 @@ def _kind(owner: Object) -> Kind:
 
 
 class NodeLine(NamedTuple):
-    """A node: what it has and what is free of it (None: not known), by type; the jobs with places on it, by name."""
+    """A node.
+
+    `has` and `free` are its amounts by type (`free` is None if not known). `jobs` are the names of the jobs with slots
+    on it.
+    """
 
     name: str
     queue: str
@@ -273,7 +278,10 @@ class NodeLine(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The queues with their nodes, as they are now; `problems` says of those that are Invalid, and have none, why."""
+    """The current queues with their nodes.
+
+    `problems` has the reasons of Invalid queues, which have no nodes.
+    """
 
     queues: Mapping[str, ClusterQueue]
     lines: list[NodeLine]
@@ -285,7 +293,7 @@ class Seen(NamedTuple):
 
 
 async def nodes_seen(api: Api, namespace: str) -> Seen:
-    """The nodes of all queues. Without the right to read all pods, what is free is not known.
+    """The nodes of all queues. Without the right to read all pods, their free amounts are unknown.
 
     Raises ApiError, Unreachable.
     """
@@ -300,7 +308,7 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             raise
         pods, reads_pods = [], False
     taken: dict[str, list[resources.Amounts]] = {}
-    # By job id and node, what the pods that are there have.
+    # By job id and node, the amounts of existing pods.
     there: dict[tuple[str, str], list[resources.Amounts]] = {}
     for pod in pods:
         if is_live(pod) and node_of(pod):
@@ -334,13 +342,13 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
 
 
 def nodes_of(job: Object) -> str:
-    """The nodes that a job has (RFC 29), without those that it has given back; of one that has ended, those it had."""
+    """The nodes of a job (RFC 29) without freed ones; if it has ended, the nodes that it had."""
     over = status_of(job).get("state") in _OVER
     return str(status_of(job).get("nodes", "")) if over else Hostlist(_places_of(job)).encode()
 
 
 def _places_of(job: Object) -> dict[str, list[resources.Amounts]]:
-    """What each place that a job has is of its node, by node."""
+    """The amounts of each slot of a job, by node."""
     status = status_of(job)
     if status.get("state") not in ("Released", "Running"):
         return {}
@@ -354,8 +362,9 @@ def _places_of(job: Object) -> dict[str, list[resources.Amounts]]:
 
 
 def _amounts_by_set(job: Object) -> dict[str, resources.Amounts]:
-    """What the jobspec of a job asks for each pod of a set, by the label of its slots; {} for a job that matches no
-    pods of its own.
+    """The amounts of each pod of a set in a job's jobspec, by the label of its slots.
+
+    {} for a job of another scheduler.
     """
     text = "" if is_external(job) else job["spec"].get("jobspec", "")
     waiting = list(json.loads(text)["resources"]) if text else []

@@ -1,7 +1,7 @@
-"""The edge of the cluster queue: what has changed in the caches goes into the cycle, and what it asks for is written.
+"""The I/O of the cluster queue: feeds cache changes to the cycle and carries out its writes.
 
-There is one core for all queues of a cluster, so one loop has it take step after step; workers write, the writes about
-one workload in order. A write that fails is asked for again by the cycle, from what is then.
+One cycle serves all queues of a cluster, so a single loop runs its steps. Workers carry out the writes; the writes
+about one workload keep their order. When a write fails, the cycle computes it again from the state at that time.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.cluster_queue.controller")
 
-# Seconds for which changes are gathered before a step, since what is created at a time comes as many of them; and, up
-# to the longest, how many times as long as the last step took. A step looks at all pods of each job that has changed:
-# with a step for each change of a pod, the growth of one job to thousands of pods would keep a core busy.
+# Seconds for which changes are collected before a step, because objects created together arrive as many changes. The
+# time grows with the duration of the last step (by the factor `_OF_STEP`), up to the longest. A step looks at all pods
+# of each changed job: with one step for each pod change, a job that grows to thousands of pods would keep a core busy.
 GATHERING, LONGEST_GATHERING = 0.05, 1.0
 _OF_STEP = 9
 WORKERS = 16
-# Seconds after which another attempt is made at the first queue.
+# Seconds between attempts to create the first queue.
 FIRST_QUEUE_RETRY = 1.0
-# The API server's answers to a write about something that is gone or has changed since it was seen; that to a patch one
-# of whose tests fails (RFC 6902), which otherwise says that the API server does not take what is written.
+# Response codes for a write about an object that is gone or has changed since it was seen. 422 is also the response to
+# a JSON patch with a failed test (RFC 6902); for other writes it means that the API server rejects the content.
 _STALE = (404, 409)
 _INVALID = 422
 
-# What is read of a pod and its containers.
+# The fields of a pod and its containers that the queue reads.
 _POD_SPEC = (
     *(
         "affinity",
@@ -67,7 +67,7 @@ _POD_SPEC = (
     *("schedulingGates", "tolerations", "topologySpreadConstraints", "activeDeadlineSeconds"),
 )
 _CONTAINER = ("name", "resources", "restartPolicy")
-# What is read of a volume: whether there is a claim for it.
+# The fields of a volume that the queue reads: they show whether a claim exists for it.
 _VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
 _CONTAINERS = ("containers", "initContainers")
 _MARKS = ("labels", "annotations")
@@ -75,10 +75,10 @@ _STATUSES = ("containerStatuses", "initContainerStatuses")
 
 
 def trimmed_pod(pod: Object) -> Object:
-    """A pod without what the queue does not read, as there may be very many."""
+    """A pod reduced to the fields that the queue reads; a cluster may have very many pods."""
     kept = without_managed_fields(pod)
     status = pod.get("status") or {}
-    told = [one for one in status.get("conditions") or () if _is_read(one)]
+    conditions = [one for one in status.get("conditions") or () if _is_read(one)]
     read = (*_CONTAINER, "allocatedResources", *(("state",) if status.get("phase") == "Failed" else ()))
     statuses = {key: [_only(one, read) for one in status[key]] for key in _STATUSES if status.get(key)}
     return {
@@ -87,20 +87,22 @@ def trimmed_pod(pod: Object) -> Object:
         "status": {
             **_only(status, ("phase", "reason", "message")),
             **statuses,
-            **({"conditions": told} if told else {}),
+            **({"conditions": conditions} if conditions else {}),
         },
     }
 
 
 def _is_read(condition: Object) -> bool:
-    """Whether a condition of a pod says why it is not bound, or that its node cannot resize it now."""
+    """Whether a condition says why a pod is not bound, or that its node cannot resize it now."""
     is_unbound = condition["type"] == "PodScheduled" and condition["status"] == "False"
     return bool(is_unbound or condition["type"] == "PodResizePending")
 
 
 def trimmed_workload(item: Object) -> Object:
-    """An object that makes pods without what the queue does not read of their templates. One whose templates are none,
-    as the definition of its kind may let users write, is left as it is for the cycle to refuse.
+    """A workload whose pod templates are reduced to the fields that the queue reads.
+
+    If the templates are malformed, which the definition of a kind may allow, the object stays as it is and the cycle
+    refuses it.
     """
     kept = without_managed_fields(item)
     with contextlib.suppress(TypeError, AttributeError, KeyError):
@@ -110,7 +112,7 @@ def trimmed_workload(item: Object) -> Object:
 
 
 def _trimmed_templates(part: Any) -> Any:
-    """A part of a spec in which each template of a pod is cut down, however deep it is."""
+    """A part of a spec whose pod templates, at any depth, are reduced to the fields that the queue reads."""
     if isinstance(part, list):
         return [_trimmed_templates(one) for one in part]
     if not isinstance(part, dict):
@@ -125,7 +127,7 @@ def _trimmed_templates(part: Any) -> Any:
 
 
 def trimmed_fluxjob(fluxjob: Object) -> Object:
-    """A FluxJob with one copy of what the statuses of those that wait have in common."""
+    """A FluxJob whose status conditions are shared with other FluxJobs that have equal ones."""
     kept, status = without_managed_fields(fluxjob), fluxjob.get("status") or {}
     if "conditions" in status:
         kept["status"] = {**status, "conditions": shared(status["conditions"])}
@@ -139,7 +141,7 @@ def trimmed_node(node: Object) -> Object:
 
 
 def trimmed_claim(claim: Object) -> Object:
-    """A PersistentVolumeClaim with what tells whether it is bound."""
+    """A PersistentVolumeClaim reduced to its identity and its phase."""
     kept = _only(claim["metadata"], ("name", "namespace", "uid", "resourceVersion"))
     return {"metadata": kept, "status": _only(claim.get("status") or {}, ("phase",))}
 
@@ -151,7 +153,7 @@ def _trimmed_spec(spec: Object) -> Object:
 
 
 def gathering_after(took: float) -> float:
-    """Seconds for which changes are gathered after a step that took so many."""
+    """Seconds to collect changes after a step that took `took` seconds."""
     return min(max(GATHERING, _OF_STEP * took), LONGEST_GATHERING)
 
 
@@ -160,13 +162,16 @@ def _only(item: Object, keys: tuple[str, ...]) -> Object:
 
 
 class FluxqueueController:
-    """The queues of a cluster in one process (`kube.runtime.controller.Part`); `namespace` is the queue's own."""
+    """All queues of a cluster in one process (`k8s.runtime.controller.Part`).
+
+    `namespace` is the namespace of the queue itself.
+    """
 
     name = "fluxqueue"
 
     def __init__(self, shared: Shared, namespace: str) -> None:
         self.cycle = Cycle(namespace)
-        # The writer of the store, if there is one.
+        # The writer of the history store; None without a store.
         self.store: Writer | None = None
         self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
         self._shared = shared
@@ -176,7 +181,7 @@ class FluxqueueController:
         self._todo: dict[str, tuple[Action, ...]] = {}
         self._works = False
         self._wake = asyncio.Event()
-        # Set once the cycle has taken in all that there is.
+        # Set once the cycle has processed all objects in the caches.
         self.begun = asyncio.Event()
         foreign = [one.kind for one in others() if is_foreign(one)]
         for selection in (
@@ -197,14 +202,14 @@ class FluxqueueController:
             shared.metrics.count(counter, self.name, add=0)
 
     def binds(self, namespace: str) -> bool:
-        """Whether the queue of a namespace binds its pods itself, as far as the caches know."""
+        """Whether the queue of a namespace binds its pods itself, according to the caches."""
         space = self._caches[NAMESPACES.plural][1].get("", namespace)
         name = (space["metadata"].get("labels") or {}).get(QUEUE, "") if space else ""
         queue = self._caches[FLUXQUEUES.plural][1].get("", name)
         return queue is not None and (queue.get("spec") or {}).get("placement") == "bind"
 
     def above(self, item: Object) -> Iterator[Object]:
-        """The controller of an object, the controller of that, and so on; as cached, with their `kind`."""
+        """The chain of controllers above an object, nearest first, from the caches and with their `kind`."""
         for _ in range(MOST_OWNERS):
             owner, namespace = owner_of(item), item["metadata"].get("namespace", "")
             if owner is None:
@@ -217,7 +222,7 @@ class FluxqueueController:
             yield item
 
     async def work(self) -> None:
-        """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""
+        """Run the queues until cancelled, beginning with all cached objects. The caches must be filled."""
         self._works = True
         self._changes = [Seen(kind, item) for kind, cache in self._caches.values() for item in cache]
         log.info("working", extra={kind.plural: len(cache) for kind, cache in self._caches.values()})
@@ -225,17 +230,19 @@ class FluxqueueController:
         await asyncio.gather(self._make_first_queue(), self._steps(), *(self._worker() for _ in range(WORKERS)))
 
     async def _make_first_queue(self) -> None:
-        """Make the queue `default` where there is no queue: it cannot be applied in one go with its definition, which
-        nobody knows by then.
+        """Create the queue `default` if there is no queue.
+
+        The manifest of the definition cannot contain it: the API server does not know the new kind yet when both are
+        applied together.
         """
         while not self._caches[FLUXQUEUES.plural][1]:
             try:
                 self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
             except (ApiError, Unreachable, CredentialsError) as exc:
-                log.warning("no first queue yet: %s", exc)
+                log.warning("the first queue could not be created yet: %s", exc)
                 await asyncio.sleep(FIRST_QUEUE_RETRY)
 
-    # --- what has changed
+    # --- changes
 
     def _changing(self, kind: Kind) -> Callable[[Object], None]:
         def changed(item: Object) -> None:
@@ -253,13 +260,16 @@ class FluxqueueController:
         self._wake.set()
 
     def _seen(self, kind: Kind, item: Object) -> None:
-        """Take an object of a response in before the watch reports it."""
+        """Process an object from a response before the watch reports it."""
         if kind.plural in self._caches:
             self._caches[kind.plural][1].put(item)
             self._changing(kind)(item)
 
     async def make_external(self, fluxjob: Object, now: float) -> Object:
-        """Write down a job of another scheduler (`cycle.external`). Raises ApiError, Unreachable, CredentialsError."""
+        """Create the FluxJob of another scheduler's job (`cycle.external`).
+
+        Raises ApiError, Unreachable, CredentialsError.
+        """
         meta = fluxjob["metadata"]
         made = await self._api.create(FLUXJOBS, meta["namespace"], fluxjob)
         self._seen(FLUXJOBS, made)
@@ -267,13 +277,14 @@ class FluxqueueController:
         try:
             self._seen(FLUXJOBS, await self._api.merge(FLUXJOBS, meta["namespace"], meta["name"], status, "status"))
         except (ApiError, Unreachable, CredentialsError) as exc:
-            # What the job has is in its spec; the status is for people to read.
+            # The resources of the job are in its spec. The status is only for people to read.
             log.warning("no status of %s: %s", meta["name"], exc)
         return made
 
     async def unmake_external(self, fluxjob: Object) -> None:
-        """Such a job has ended. Its FluxJob has no uid where the answer to its creation was lost. Raises ApiError,
-        Unreachable, CredentialsError.
+        """Delete the FluxJob of another scheduler's job that has ended.
+
+        The FluxJob has no uid if the response to its creation was lost. Raises ApiError, Unreachable, CredentialsError.
         """
         meta = fluxjob["metadata"]
         await self._api.delete(FLUXJOBS, meta["namespace"], meta["name"], meta.get("uid", ""))
@@ -296,8 +307,8 @@ class FluxqueueController:
             if self.begun.is_set():
                 steps = self.cycle.step(changes, time.time())
             else:
-                # The first step takes in all that there is. That may be so much that the Lease would be lost if nothing
-                # else went on meanwhile; nobody else uses the cycle before it has begun.
+                # The first step processes all objects. In the event loop it could take so long that the Lease would be
+                # lost. A thread is safe because nothing else uses the cycle before `begun` is set.
                 steps = await asyncio.to_thread(self.cycle.step, changes, time.time())
                 self.begun.set()
             self._shared.metrics.count(self._shared.reconciles, self.name)
@@ -323,7 +334,7 @@ class FluxqueueController:
             try:
                 writes = self._todo.pop(about, None)
                 if writes is None:
-                    # It has failed before: it is asked for anew.
+                    # The write failed before: the next step computes it again.
                     self.cycle.context.touch(about)
                     self._wake.set()
                 for action in writes or ():
@@ -347,10 +358,9 @@ class FluxqueueController:
                 self.queue.done(about)
 
     async def _tell_refusal(self, action: Action, exc: ApiError) -> None:
-        """Say in the log and in an Event about the workload that the API server does not take what is to be written.
-        It would stay so however often that is written again.
+        """Report in the log and in an Event that the API server rejects the content of a write.
 
-        Raises Unreachable, CredentialsError.
+        Retrying would not help. Raises Unreachable, CredentialsError.
         """
         if exc.status != _INVALID or isinstance(action, PatchPod):
             return
@@ -358,7 +368,7 @@ class FluxqueueController:
         body = action.body if isinstance(action, Create) else action.item if isinstance(action, Change) else None
         meta = body["metadata"] if body else {}
         log.warning("the API server refuses a write: %s", exc, extra={"object": meta.get("name", "")})
-        # Of the pods of a group, the first is told.
+        # For a group of pods, the Event is about the first pod.
         for owner in (meta.get("ownerReferences") or ())[:1] if isinstance(action, Create) else ():
             own = {"name": owner["name"], "uid": owner["uid"], "namespace": meta["namespace"], "resourceVersion": ""}
             report = Report("Warning", "NotQueued", f"its FluxJob {meta['name']} is refused by the API server: {exc}")
@@ -366,7 +376,7 @@ class FluxqueueController:
             await record(self._api, KINDS[owner["kind"]].kind, about, report, time.time(), self._shared.component)
 
     async def _carry_out(self, action: Action) -> None:
-        """Write what the cycle asks for. Raises ApiError, Unreachable, CredentialsError."""
+        """Carry out a write. Raises ApiError, Unreachable, CredentialsError."""
         api = self._api
         if isinstance(action, Create):
             meta = action.body["metadata"]

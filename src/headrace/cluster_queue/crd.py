@@ -1,7 +1,7 @@
-"""The definitions of FluxJobs, FluxQueues and FluxHistories, and the settings that a FluxQueue has. Pure.
+"""The definitions of FluxJobs, FluxQueues and FluxHistories, and the settings of a FluxQueue. Pure.
 
-Users read FluxJobs and never write them, so their schema has few rules; a FluxQueue with a wrong value is refused by
-its schema. Source: apiextensions.k8s.io/v1, Kubernetes 1.34.
+Users read FluxJobs and never write them, so their schema has few rules. The schema of FluxQueues rejects wrong values.
+Source: apiextensions.k8s.io/v1, Kubernetes 1.34.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ _DURATION: Schema = {
     "pattern": r"^(\d+(\.\d*)?|\.\d+)(ms|s|m|h|d)?$",
     "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than zero"}],
 }
-# A quantity of Kubernetes that is not negative, as an integer or a text.
+# A nonnegative Kubernetes quantity, as an integer or a string.
 _QUANTITY: Schema = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
     "pattern": r"^\+?(\d{1,15}(\.\d{0,9})?|\.\d{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?$",
-    # Of those that are numbers. A rule in CEL would cost more than a list of quotas may.
+    # For integers. A CEL rule would exceed the cost limit for a list of quotas.
     "minimum": 0,
 }
-# The longest duration (seconds) that a queue takes: Kubernetes takes none longer as the deadline of a pod.
+# The longest duration (seconds) that a queue accepts: the longest deadline that Kubernetes accepts for a pod.
 LONGEST = 2**31 - 1
 _POLICIES = sorted(POLICIES)
-# Pods share nodes, so policies that give nothing but whole nodes are none of a queue's.
+# Pods share nodes, so a queue has no policy that only gives whole nodes.
 _MATCH_POLICIES = sorted(name for name, one in MATCH_POLICIES.items() if not one.whole)
-# The labels that are levels above nodes, if a FluxQueue says nothing of them.
+# The labels that are topology levels above nodes by default.
 TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 STATES = ("Held", "Released", "Running", "Finished", "Failed", "Refused")
 _SUBMIT_STATES = ("statusNew", "statusSubmit", "statusError", "statusCancel")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """A FluxQueue's spec. `queue_depth` and `reservation_depth` are None for the defaults of the policy; durations are
-    in seconds, 0 for none.
+    """The spec of a FluxQueue.
+
+    `queue_depth` and `reservation_depth` are None for the defaults of the policy. Durations are in seconds, 0 for none.
     """
 
     policy: str = "easy"
@@ -75,17 +76,19 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def of_graph(self) -> tuple[object, ...]:
-        """What a queue's graph and order are made with; all else may change at any time."""
+        """The settings of a queue's graph and order. All other settings may change at any time."""
         return self.policy, self.queue_depth, self.reservation_depth, self.match_policy, self.topology
 
 
 class WrongQueueError(ValueError):
-    """A FluxQueue that does not make sense: the message names the field and the rule."""
+    """A FluxQueue is invalid: the message names the field and the rule."""
 
 
 def settings_of(queue: Object) -> Settings:
-    """The settings of a FluxQueue. Raises WrongQueueError: a schema does not compare durations, and may be older than
-    this program, or have admitted a queue before it had its rules.
+    """The settings of a FluxQueue. Raises WrongQueueError.
+
+    The schema cannot compare durations. It may also be older than this program, or the queue older than the schema's
+    rules.
     """
     try:
         return _checked(queue.get("spec") or {})
@@ -161,7 +164,7 @@ def _seconds(text: str | None) -> float:
 
 
 def first_queue() -> Object:
-    """The queue `default`, with all nodes that are not of the control plane."""
+    """The queue `default`, with all nodes outside the control plane."""
     head = {"apiVersion": FLUXQUEUES.api_version, "kind": FLUXQUEUES.kind}
     return {**head, "metadata": {"name": DEFAULT_QUEUE}, "spec": {}}
 
@@ -375,7 +378,7 @@ def _definition(
     kind: Any, scope: str, short: list[str], spec: Object, status: Object, columns: list[Object],
     rules: Schema | None = None,
 ) -> Object:  # fmt: skip
-    """`rules` are those of a spec that must be there, beside its properties."""
+    """A CustomResourceDefinition. With `rules`, which apply to the spec, the spec is required."""
     schema = {
         "type": "object",
         **({"required": ["spec"]} if rules else {}),

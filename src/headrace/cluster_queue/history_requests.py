@@ -1,9 +1,11 @@
-"""The history for users of the cluster: a FluxHistory asks, the process that leads answers in its status.
+"""The history for users: a FluxHistory is a request, and the leader writes the answer to its status.
 
-An answer has the jobs of those namespaces whose FluxJobs the asker may list, and how many others there were. So it must
-be certain who asks: `spec.user` says it, and a ValidatingAdmissionPolicy (`install.history_policy`) has the API server
-refuse an object whose creator is somebody else. Nothing is answered without this policy. The object's name is as good
-as a password: users may get FluxHistories, and not list them. Each is deleted soon after its answer.
+An answer covers the namespaces whose FluxJobs the requester may list, and the number of other jobs. So the identity of
+the requester must be certain: `spec.user` names it, and a ValidatingAdmissionPolicy (`policies.history_policy`) makes
+the API server reject an object created by another user. Without this policy, no request is answered. The object's name
+protects the answer like a password: users may get FluxHistories, but not list them. Each one is deleted soon after its
+answer.
+
 Sources: authorization.k8s.io/v1 (SubjectAccessReview), authentication.k8s.io/v1 (SelfSubjectReview).
 """
 
@@ -44,16 +46,16 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.cluster_queue.history")
 
-# Rows of an answer at most: an object of the API has a megabyte and a half.
+# Maximum number of rows in an answer: an object in the API is limited to about 1.5 MB.
 LIMIT = 1000
 # Seconds from an answer until it is deleted.
 KEPT = 60.0
-# Seconds for which an answer is waited for, and between two looks at it: doubled from the first to the last.
+# Seconds to wait for an answer. The pause between two looks doubles from the first value to the last.
 PATIENCE = 60.0
 _FIRST_LOOK, _LAST_LOOK = 0.1, 1.0
-# Seconds that the API servers of a cluster may take to heed a policy that has been made.
+# Seconds that the API servers of a cluster may take to apply a new policy.
 _HEEDED = 10.0
-# Requests at a time that ask for the rights of one user.
+# Maximum number of concurrent requests about the rights of one user.
 _AT_A_TIME = 16
 WORKERS = 4
 _NOT_FOUND = 404
@@ -64,8 +66,10 @@ class NotAnswered(Exception):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The status of a FluxHistory: the span in seconds since the epoch, its rows, of how many jobs and rows it does not
-    tell. With `problem` there is no answer.
+    """The status of a FluxHistory.
+
+    The span is in seconds since the epoch. `unread` jobs and `omitted` rows are missing from `rows`. With `problem`
+    there is no answer.
     """
 
     since: float
@@ -76,17 +80,17 @@ class Answer(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-# --- who asks
+# --- the requester
 
 
 async def ask(api: Api, namespace: str, since: str, by: str) -> Answer:
-    """The answer to the user of `api`: the span begins `since` (RFC 23) ago, `by` is as in `store.history`.
+    """The answer to the user of `api` about the time since `since` ago (RFC 23).
 
-    Raises NotAnswered, ApiError, Unreachable.
+    `by` is as in `store.history`. Raises NotAnswered, ApiError, Unreachable.
     """
     head = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
     user = (await api.create(SELF_REVIEWS, "", head))["status"]["userInfo"]
-    # Nobody may list these objects, and nobody guesses 128 bits.
+    # Users may not list these objects, and cannot guess 128 bits.
     name = f"history-{secrets.token_hex(16)}"
     body = {
         **{"apiVersion": FLUXHISTORIES.api_version, "kind": FLUXHISTORIES.kind, "metadata": {"name": name}},
@@ -119,18 +123,18 @@ async def _answer_to(api: Api, namespace: str, name: str) -> Answer:
     raise NotAnswered(f"no answer for {PATIENCE:.0f} s: does a process of the queue lead in this cluster?")
 
 
-# --- who answers
+# --- the leader
 
 
 class HistoryRequests:
-    """Answers FluxHistories from the store at `address` (None: there is none)."""
+    """Answers FluxHistories from the store at `address` (None: there is no store)."""
 
     def __init__(self, shared: Shared, address: Address | None) -> None:
         self._api = shared.api
         self._address = address
         selection = Selection(FLUXHISTORIES)
-        # A queue whose definitions are older than its program holds and releases all the same.
-        shared.watches.cache(selection, without="the history is not told through the API server")
+        # If the installed definitions are older than the program, the queue still holds and releases.
+        shared.watches.cache(selection, without="users cannot request the history through the API server")
         self.controller = Controller(
             *(shared, selection, (), _is_over),
             observe=lambda item, now: item,
@@ -150,7 +154,7 @@ class HistoryRequests:
         return float(item["status"]["until"]) + KEPT
 
     async def _answer(self, item: Object, now: float) -> Answer:
-        """Raises ApiError, Unreachable, CredentialsError."""
+        """Compute the answer. Raises ApiError, Unreachable, CredentialsError."""
         spec = item["spec"]
         try:
             since = max(now - duration.parse(spec.get("since", "7d")), 0.0)
@@ -161,13 +165,13 @@ class HistoryRequests:
             return Answer(since=since, until=now, problem=problem)
         if not await self._is_creator_known(item):
             problem = f"it is not certain who asks: there is no {POLICIES.kind} {HISTORY_POLICY} with a binding"
-            return Answer(since=since, until=now, problem=f"{problem}, or only since some seconds")
+            return Answer(since=since, until=now, problem=f"{problem}, or one of them is only seconds old")
         try:
             jobs = await in_thread(_jobs, self._address, since, now)
             may_read = await self._readable(spec["user"], jobs)
             rows = await in_thread(_rows, self._address, since, now, spec.get("by", ""), may_read)
         except DatabaseError as exc:
-            # What the database says may name its server, which is no user's business.
+            # The error may name the database server, which users should not see.
             log.warning("the store: %s", exc)
             return Answer(since=since, until=now, problem="the store of the queue cannot be read now: its log says why")
         unread = sum(count for namespace, count in jobs.items() if may_read is not None and namespace not in may_read)
@@ -175,7 +179,7 @@ class HistoryRequests:
         return Answer(since=since, until=now, rows=rows[:LIMIT], unread=unread, omitted=omitted)
 
     async def _is_creator_known(self, item: Object) -> bool:
-        """Whether the API server has checked who created an object: not before there was a policy that says so."""
+        """Whether the API server has checked the creator of an object: the policy must be older than it."""
         made = seconds_of(item["metadata"]["creationTimestamp"])
         for kind in (POLICIES, POLICY_BINDINGS):
             try:
@@ -189,7 +193,7 @@ class HistoryRequests:
         return True
 
     async def _readable(self, user: Object, namespaces: Iterable[str]) -> set[str] | None:
-        """Those of some namespaces whose FluxJobs a user may list; None for all that there are."""
+        """The namespaces whose FluxJobs a user may list; None for all namespaces."""
         if await self._may_list(user, ""):
             return None
         found, left = set(), sorted(namespaces)
@@ -219,7 +223,7 @@ class HistoryRequests:
 
 
 def _is_over(item: Object, now: float) -> bool:
-    """Whether a FluxHistory was answered long enough ago."""
+    """Whether a FluxHistory was answered long enough ago to be deleted."""
     status = item.get("status") or {}
     return "until" in status and now >= float(status["until"]) + KEPT
 

@@ -1,6 +1,7 @@
-"""Names that users, scripts and other programs rely on: kinds, labels, annotations, the gate; and those of the program.
+"""Names that users, scripts and other programs rely on, and the names of the program itself.
 
-The group of FluxJobs, the gate and `fluxqueue/fluxion-nodes` are fluxqueue's.
+Kinds, labels, annotations and the gate. The group of FluxJobs, the gate and `fluxqueue/fluxion-nodes` are those of
+fluxqueue.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 
 CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-# What the API server checks of a FluxHistory when it is created, and where the check applies.
+# The policy that checks FluxHistories on creation, and its binding.
 POLICIES = Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
 POLICY_BINDINGS = Kind(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
 )
-# What tells whether a user may do something, and who it is that asks.
+# Reviews: whether a user may do something, and who the requester is.
 ACCESS_REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 SELF_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")
-# What gives a pod to a node.
+# Assigns a pod to a node.
 BINDINGS = Kind("", "v1", "bindings", "Binding")
 
 # The type of a FluxJob that belongs to no object: it was matched for another scheduler.
 EXTERNAL = 10
 
-# The scheduler names of pods that this program binds itself: the first is given to pods of queues that bind.
+# The scheduler names of pods that this program binds itself. The first is set on pods of queues that bind.
 SCHEDULERS = ("FluxionScheduler", "headrace", "fluence")
-# The scheduling gate of a pod that waits.
+# The scheduling gate of a waiting pod.
 GATE = "fluxqueue"
 # The label of a namespace, which names its queue.
 QUEUE = "fluxqueue/queue"
@@ -41,12 +42,11 @@ QUEUE = "fluxqueue/queue"
 JOBID = "fluxqueue/jobid"
 # The annotation of a pod: the node that it was given.
 PLACE = "fluxqueue/fluxion-nodes"
-# The annotation of an object that the webhook has suspended. An object that is suspended without it was suspended by
-# its user.
+# The annotation of an object suspended by the webhook. A suspended object without it was suspended by its user.
 HELD = "fluxqueue/held"
-# The annotation of an object with the deadline that the queue has given it (seconds): it is not its user's.
+# The annotation of an object with the deadline that the queue (not its user) has set, in seconds.
 DEADLINE = "fluxqueue/deadline"
-# The annotation by which a user keeps an object that waits out of the order of its queue ("true"), until it is gone.
+# The annotation by which a user keeps a waiting object out of the order of its queue ("true") until it is removed.
 HOLD = "fluxqueue/hold"
 # The annotation that says how long an object runs (RFC 23).
 DURATION = "fluxqueue/duration"
@@ -54,10 +54,10 @@ DURATION = "fluxqueue/duration"
 GANG = "fluxqueue/gang"
 # The annotation that names a label of the queue's topology: all pods of an object have nodes with one value of it.
 WITHIN = "fluxqueue/within"
-# The label of pods that start together, and the annotation with their number; and Fluence's, which are both labels.
+# The label of pods that start together, and the annotation with their number. Fluence uses two labels.
 GROUP_NAMES = ("fluxqueue/group", "scheduling.x-k8s.io/pod-group")
 GROUP_SIZES = ("fluxqueue/group-size", "fluence.group-size")
-# Labels of objects that are left alone: by the user's wish, and as they are Kueue's.
+# Labels of objects that do not wait here: by the user's wish, or because Kueue manages them.
 SKIP = "fluxqueue/skip"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -69,15 +69,16 @@ WEBHOOK = f"{FLUXQUEUE}-webhook"
 CONFIGURATION = FLUXQUEUE
 # The policy of FluxHistories, and its binding.
 HISTORY_POLICY = f"{FLUXQUEUE}-history"
-# The policies by which the queue alone writes FluxJobs, and lets go what it holds, and their bindings.
+# The policies by which only the queue writes FluxJobs and only the queue releases what it holds. Their bindings have
+# the same names.
 FLUXJOB_POLICY = f"{FLUXQUEUE}-jobs"
 HELD_POLICY = f"{FLUXQUEUE}-held"
-# The policy by which users keep to the order, and its binding.
+# The policy that keeps users from bypassing the order, and its binding.
 ORDER_POLICY = f"{FLUXQUEUE}-order"
 HOLD_PATH = "/hold-v1"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
 GRPC_PORT = 4242
-# The queue that the install makes.
+# The queue that is created at installation.
 DEFAULT_QUEUE = "default"

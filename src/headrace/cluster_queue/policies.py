@@ -1,6 +1,7 @@
-"""Policies by which the API server itself checks requests: who asks for a history, who writes FluxJobs, who releases
-what the queue holds, and, if the administrator wants it, that all objects wait. Pure. Source: Kubernetes 1.34,
-"Validating Admission Policy", "Common Expression Language".
+"""Policies by which the API server itself checks requests. Pure.
+
+They check who asks for a history, who writes FluxJobs, who releases objects held by the queue and, if the administrator
+wants it, that all objects wait. Source: Kubernetes 1.34, "Validating Admission Policy", "Common Expression Language".
 """
 
 from __future__ import annotations
@@ -35,40 +36,42 @@ Object = dict[str, Any]
 
 LABELS = {PROGRAM_LABEL: FLUXQUEUE}
 _DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
-# True if a FluxHistory names its creator as its user (CEL). The answer to the FluxHistory has what the named user may
-# read, and that may depend on name, uid, groups and extra: all four are compared. In CEL an empty field is not there.
+# True if a FluxHistory names its creator as its user (CEL). The answer contains what the named user may read, which may
+# depend on name, uid, groups and extra, so all four are compared. In CEL, an empty field is absent.
 _IS_CREATOR = " && ".join(
     f"(has(object.spec.user.{name}) ? object.spec.user.{name} : {empty}) == "
     f"(has(request.userInfo.{name}) ? request.userInfo.{name} : {empty})"
     for name, empty in (("username", "''"), ("uid", "''"), ("groups", "[]"), ("extra", "{}"))
 )
 
-# True for a request of the controller of DaemonSets, by its own account or by that of all controllers.
+# True for a request of the DaemonSet controller, by its own account or by that of all controllers.
 _BY_DAEMON_SETS = "request.userInfo.username in " + str(
     ["system:serviceaccount:kube-system:daemon-set-controller", "system:kube-controller-manager"]
 )
 
 
 def history_policy() -> list[Object]:
-    """The policy that refuses a FluxHistory that names another user than its creator, in all namespaces."""
+    """The policy that rejects a FluxHistory whose user is not its creator, in all namespaces."""
     check = _check(_IS_CREATOR, "spec.user: must be who creates this object, as `kubectl auth whoami -o yaml` tells")
     rule = {"resourceRules": [_rule(FLUXHISTORIES, "CREATE")]}
     return _policy(HISTORY_POLICY, {"matchConstraints": rule, "validations": [check]})
 
 
 def fluxjob_policy(namespace: str) -> list[Object]:
-    """The policy that has the queue alone write FluxJobs, in all namespaces: a FluxJob says which nodes are taken, and
-    by its owner, whose they are. Its users may delete it and change its other metadata. The queue runs in `namespace`.
+    """The policy that lets only the queue write FluxJobs, in all namespaces.
+
+    A FluxJob says which nodes are taken and, by its owner, by whom. Users may delete it and change its other metadata.
+    The queue runs in `namespace`.
     """
     owners = {item: f"{item}.metadata.?ownerReferences.orValue([])" for item in ("object", "oldObject")}
-    # The garbage collector takes owners away that are gone.
+    # The garbage collector removes owners that are gone.
     keeps_owners = f"{owners['object']}.all(new, {owners['oldObject']}.exists(old, old.uid == new.uid))"
     keeps_spec = "has(object.spec) == has(oldObject.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
     keeps_id = f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}"
-    told = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
+    rule = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
     checks = [
-        _check("!has(request.subResource) || request.subResource == ''", told),
-        _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", told),
+        _check("!has(request.subResource) || request.subResource == ''", rule),
+        _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", rule),
     ]
     rules = [_rule(FLUXJOBS, "CREATE", "UPDATE"), _rule(FLUXJOBS, "UPDATE", part="/status")]
     spec = {
@@ -80,8 +83,9 @@ def fluxjob_policy(namespace: str) -> list[Object]:
 
 
 def held_policy(namespace: str) -> list[Object]:
-    """The policy that has the queue alone release what it holds in labelled namespaces: it refuses to all others that a
-    pod loses its gate, or an object is resumed. The queue runs in `namespace`.
+    """The policy that lets only the queue release what it holds in labelled namespaces.
+
+    It rejects requests of others that remove a pod's gate or resume an object. The queue runs in `namespace`.
     """
     checks = [
         _check(
@@ -104,9 +108,10 @@ def held_policy(namespace: str) -> list[Object]:
 
 
 def order_policy(namespace: str) -> list[Object]:
-    """The policy that refuses objects of labelled namespaces that would not wait: those with a label that leaves them
-    alone or another manager, pods that name their node, DaemonSets. Objects that exist already stay: a DaemonSet gets
-    its pods. The queue runs in `namespace`.
+    """The policy that rejects objects of labelled namespaces that would not wait.
+
+    These are objects with a label that excludes them or with another manager, pods that name their node, and
+    DaemonSets. Existing objects stay: a DaemonSet gets its pods. The queue runs in `namespace`.
     """
     checks = [
         _check(
@@ -150,8 +155,9 @@ def _in_held_namespaces(namespace: str, rules: list[Object], checks: list[Object
 
 
 def _of_users(namespace: str) -> list[Object]:
-    """The conditions that leave out requests of the queue, which runs in `namespace`, of kubelets, and of users who may
-    create FluxQueues.
+    """The conditions that exempt the queue, kubelets, and users who may create FluxQueues.
+
+    The queue runs in `namespace`.
     """
     account = f"system:serviceaccount:{namespace}:{FLUXQUEUE}"
     may_create = f"authorizer.group('{GROUP}').resource('{FLUXQUEUES.plural}').check('create').allowed()"
@@ -164,9 +170,11 @@ def _of_users(namespace: str) -> list[Object]:
 
 
 def held_namespaces(own: str) -> Object:
-    """The selector (metav1.LabelSelector) of the namespaces whose objects wait: never those of the system's, nor the
-    queue's `own`, so that a cluster whose queue is away can start what brings it back. A label without a value names no
-    queue. "NotIn" alone would select namespaces without the label, too.
+    """The selector (metav1.LabelSelector) of the namespaces whose objects wait.
+
+    It never selects kube-system or the queue's `own` namespace, so that a cluster without a running queue can start
+    what restores it. A label without a value names no queue. "NotIn" alone would also select namespaces without the
+    label.
     """
     never = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", own]}
     named = {"key": QUEUE, "operator": "Exists"}, {"key": QUEUE, "operator": "NotIn", "values": [""]}
@@ -183,7 +191,7 @@ def _at(item: str, path: tuple[str, ...]) -> str:
 
 
 def _label(item: str, name: str, kind: str = "labels") -> str:
-    """The value of a label (`kind`: or annotation), "" without it (CEL)."""
+    """The value of a label, or of an annotation by `kind`; "" without it (CEL)."""
     return f"{item}.metadata.?{kind}[?'{name}'].orValue('')"
 
 
@@ -196,7 +204,7 @@ def _has_gate(pod: str) -> str:
 
 
 def _is_held(item: str, workload: WorkloadKind) -> str:
-    """True if the queue has suspended an object (CEL)."""
+    """CEL for whether the queue has suspended an object."""
     return f"{_label(item, HELD, 'annotations')} == 'true' && {_at(item, workload.suspend)}.orValue(false)"
 
 
@@ -217,7 +225,7 @@ def _rule(kind: Kind, *operations: str, part: str = "") -> Object:
 
 
 def _policy(name: str, spec: Object) -> list[Object]:
-    """A policy by which the API server refuses requests, and its binding."""
+    """A policy by which the API server rejects requests, and its binding."""
     binding = {"policyName": name, "validationActions": ["Deny"]}
     metadata = {"name": name, "labels": dict(LABELS)}
     return [

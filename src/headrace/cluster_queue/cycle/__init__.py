@@ -1,1 +1,1 @@
-"""One turn of the cluster queue: it takes what has changed and the time, and returns what to write. No I/O."""
+"""One turn of the cluster queue: takes changes and the time, and returns the writes. No I/O."""

@@ -1,7 +1,7 @@
-"""The writes that the cycle asks for, in order, about one workload. Data only; `controller` carries them out.
+"""The writes about one workload that the cycle asks for, in order. Pure data.
 
-Each names what it is about by uid or version, so that one that comes too late is refused and changes nothing. What is
-to be done follows from what is observed, so a write that is lost is asked for again.
+`controller` carries them out. Each write names its object by uid or version, so a late write is rejected and changes
+nothing. The cycle derives the writes from the observed objects, so it asks again for a write that was lost.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Object = dict[str, Any]
 
 
 class Create(Struct, frozen=True):
-    """Make a FluxJob."""
+    """Create a FluxJob."""
 
     body: Object
 
 
 class Publish(Struct, frozen=True):
-    """Merge `status` into that of an object, if it still is of the version that was seen."""
+    """Merge `status` into the status of an object, if the object still has the version that was seen."""
 
     kind: Kind
     item: Object
@@ -39,7 +39,7 @@ class Change(Struct, frozen=True):
 
 
 class PatchPod(Struct, frozen=True):
-    """JSON patch (RFC 6902) of a pod, whose first operations test that it is as it was seen."""
+    """JSON patch (RFC 6902) of a pod. Its first operations test that the pod is unchanged."""
 
     pod: Object
     operations: tuple[Object, ...]
@@ -60,8 +60,10 @@ class Delete(Struct, frozen=True):
 
 
 class Tell(Struct, frozen=True):
-    """An Event about an object of a kind. `before` is what its name follows from: the same is told once. `component` is
-    who reports it, "" for this program.
+    """Record an Event about an object of a kind.
+
+    The name of the Event is derived from `before`, so the same Event is recorded once. `component` is the reporter, ""
+    for this program.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Admit: which workloads are jobs of a queue, what each of them wants now, and what keeps it out of the order."""
+"""Admit: which workloads are jobs of a queue, their demand, and what keeps them out of the order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_PODS = "it asks for no pods"
 
 
 class Admit:
-    """The second step: brings what is known of workloads up to what is observed of them."""
+    """The second step: updates the entries from the observed workloads."""
 
     def __init__(self, context: Context, order: Order, assign: Assign, binding: Binding, chronicle: Chronicle) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class Admit:
         self._chronicle = chronicle
 
     def review(self, now: float) -> None:
-        """Review what was touched. Workloads that are first seen together are queued in the order of their creation."""
+        """Review the touched workloads. Workloads first seen together are queued by creation time."""
         for uid in sorted(self._context.touched, key=self._age):
             with self._order.contained(uid):
                 self._review(uid, now)
@@ -54,7 +54,7 @@ class Admit:
         return found[1]["metadata"].get("creationTimestamp", ""), self._context.snapshot.first_versions[uid], uid
 
     def _review(self, uid: str, now: float) -> None:
-        """Bring what is known of a workload up to what is observed of it."""
+        """Update the entry of a workload from the observed objects."""
         found, entry = self._context.snapshot.workloads.get(uid), self._context.entries.get(uid)
         if found is None:
             self._chronicle.forget(uid, now)
@@ -70,7 +70,7 @@ class Admit:
         except Exception as exc:
             problem = self._order.problem(uid, exc)
         if entry is None:
-            # An object that has a FluxJob keeps it when a label comes to say that the object is left alone.
+            # An object with a FluxJob keeps it, even when a label is added that excludes the object from the queue.
             is_unmanaged = uid not in self._context.snapshot.fluxjobs and (is_skipped(item) or kind.is_unmanaged(item))
             if is_unmanaged or not self._waits(uid, item, demand):
                 return
@@ -84,7 +84,7 @@ class Admit:
             entry.set_suspended_by_user(True)
             if entry.has_nodes:
                 if entry.status.unbound:
-                    # What could not be bound would be given the same slot at once, and keep all others from it.
+                    # The pods that could not be bound would get the same slots at once and keep other jobs from them.
                     entry.come_anew(now)
                 self._assign.requeue(entry)
         if demand.end and not entry.state.is_over:
@@ -99,14 +99,14 @@ class Admit:
         self._binding.review(entry, self._context.queues.get(entry.queue), now)
 
     def _group_jobid(self, uid: str, entry: Entry | None) -> int:
-        """The id of the job to which the pods of a group belong; 0 if they are to be another, or it has none yet."""
+        """The id of the job to which the pods of a group belong; 0 if there is none yet or that job is over."""
         if entry:
             return 0 if entry.state.is_over else entry.jobid
         flux = self._context.snapshot.fluxjobs.get(uid)
         return jobid_of(flux) if flux else 0
 
     def _waits(self, uid: str, item: Object, demand: Demand) -> bool:
-        """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
+        """Whether a workload needs a FluxJob: it has one, or it is held in a namespace with a queue."""
         if uid in self._context.snapshot.fluxjobs or demand.end:
             return uid in self._context.snapshot.fluxjobs
         labelled = self._context.snapshot.queue_of(item["metadata"]["namespace"])
@@ -114,19 +114,20 @@ class Admit:
         return bool(labelled) and (is_held(item) or any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods))
 
     def _drop(self, entry: Entry) -> None:
-        """The workload is gone."""
+        """Forget the entry of a workload that is gone."""
         self._order.forget(entry)
         self._assign.forget(entry)
         self._binding.forget(entry)
         del self._context.entries[entry.uid], self._context.by_part[entry.jobid]
 
     def _wait(self, entry: Entry, problem: str, now: float) -> None:
-        """Have the pods of a job that have no slots wait in its queue, with what it asks for now; `problem` is what is
-        wrong with its objects.
+        """Put the pods of a job that have no slots into its queue, with the job's current demand.
+
+        `problem` says what is wrong with the job's objects.
         """
         queue, outside = self._context.queues.get(entry.queue), self._context.running_outside(entry)
         if outside and not entry.has_nodes:
-            # It is never shown as waiting while its pods run, whoever let them.
+            # A job is never shown as waiting while its pods run, whoever removed their gates.
             self._assign.take_none(entry)
             entry.run_outside(now)
         elif entry.has_nodes and not (outside or entry.assignment.nodes or entry.workload.lasts):
@@ -154,10 +155,11 @@ class Admit:
             self._assign.requeue(entry)
             entry.explain(NO_PODS)
         if entry.status.reason == NO_PODS and entry.workload.lasts:
-            # What was scaled down to nothing comes anew when it wants pods again.
+            # A job that was scaled down to zero is queued again, as a new one, when it asks for pods.
             entry.come_anew(now)
         if queue is not None:
-            # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
+            # Creation times are whole seconds, so a job created in this second may have come before the growth of this
+            # job.
             since = float(int(now) + 1) if entry.has_nodes else entry.status.queued_at
             self._order.want(entry, self._context.lacks(entry), since)
         why = self._kept_out(entry)
@@ -172,13 +174,13 @@ class Admit:
             self._order.queue_up(entry, queue)
 
     def _is_outside(self, entry: Entry) -> bool:
-        """Whether nothing of a job that is nothing but pods is left to the queue."""
+        """Whether a workload that consists only of pods has none left for the queue to start."""
         pods = self._context.snapshot.live_pods(entry.uid)
         is_held = any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods)
         return entry.workload.kind == PODS and not is_held and not entry.slots
 
     def _kept_out(self, entry: Entry) -> str:
-        """Why a job is not in the order of its queue; "" if it may be."""
+        """The reason why a job is not in the order of its queue; "" if it may be."""
         if any(text == "true" for text, _ in marks_of(entry, HOLD)):
             return f"its user keeps it waiting: annotation {HOLD}"
         if entry.queue not in self._context.queues:
@@ -190,11 +192,11 @@ class Admit:
         return NO_PODS if not entry.demand.pods and not entry.has_nodes else ""
 
     def _is_idle(self, entry: Entry) -> bool:
-        """Whether an object without an end of its own was scaled down to nothing, and that is told."""
+        """Whether an object that never ends by itself was scaled down to zero, and its status says so."""
         has_pods = any(gate_index(pod) < 0 for pod in self._context.snapshot.live_pods(entry.uid))
         return entry.workload.lasts and not entry.slots and not entry.leaving and not has_pods
 
     def _priority(self, entry: Entry) -> int:
-        """The highest priority of its pods."""
+        """The highest priority of a job's pods."""
         is_pod = entry.workload.kind == PODS
         return max((self._context.snapshot.priority_of(one, is_pod) for one in entry.demand.templates), default=0)

@@ -1,7 +1,7 @@
-"""Assign: what each job has of which node, which pod has it, and when it is given back.
+"""Assign: the nodes of each job, the slot of each pod, and when slots are given back.
 
-What is given back is held until the job's status tells it (`Job.leaving`), as a core that begins anew would take it for
-the job's until then.
+The hold of a slot that was given back is kept until the job's status shows that (`Entry.leaving`). Until then, a
+restarted process would still count the slot as the job's.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ STRANDED = "a place is on a node that does not take its pod, and no other that d
 
 
 class Assign:
-    """The fifth step: gives the slots that a job has started with to its pods, and takes back what no pod will have.
+    """The fifth step: gives the slots of started jobs to pods, and gives back slots that no pod will use.
 
-    `stranded` are jobs with a slot on a node that does not take its pod, and no other node to move it to.
+    `stranded` are jobs with a slot on a node that does not accept the slot's pod, while no other suitable node has
+    room.
     """
 
     def __init__(self, context: Context, order: Order) -> None:
@@ -46,28 +47,28 @@ class Assign:
         self._order = order
 
     def start(self, name: str, starts: Iterable[Start], now: float) -> bool:
-        """Give jobs of a queue the slots that it has decided on; returns whether one that started waits for more."""
-        goes_on = False
+        """Give slots to the started jobs of a queue. Returns whether one of these jobs waits for more."""
+        has_more = False
         decided: dict[str, Entry] = {}
         for one in starts:
             if one.nodes:
                 self._start(one, self._context.queues[name], now)
-                goes_on = goes_on or one.entry.standing.is_ready
+                has_more = has_more or one.entry.standing.is_ready
             decided[one.entry.uid] = one.entry
-        # Several parts of a job may have started: who has its slots, and what it asks for next, follows from all of
-        # them.
+        # Several parts of a job may have started. Which pod gets which slot, and what the job asks for next, depends on
+        # all of them.
         for entry in decided.values():
             if entry.has_nodes:
                 self.settle(entry, int(now))
             if entry.awaited.avoided:
-                # It may have been given a node again to which its pod was not bound in time.
+                # The queue may have chosen a node again to which a pod of the job was not bound in time.
                 self.leave_lost_nodes(entry.uid, int(now))
             self._order.account(entry)
             self._context.touched[entry.uid] = None
-        return goes_on
+        return has_more
 
     def _start(self, start: Start, queue: ClusterQueue, now: float) -> None:
-        """A job gets the nodes that it has asked for by a part of what it waits for, those of each set."""
+        """Give a job the nodes of a part that has started, set by set."""
         entry = start.entry
         part = self._order.take(entry, start.part)
         if not entry.has_nodes:
@@ -77,12 +78,12 @@ class Assign:
         for own, names in zip(part.shape.pods, start.nodes, strict=True):
             self._add(entry, queue, own, names, int(now), part.wait.since)
         if account := self._context.account_of(entry):
-            # The account knows what waits beside what runs by this id. The job's next part has the same id, and often
-            # asks for the same amounts, but the quota has to let that part in, too.
+            # The account keeps the pending part apart from the running job, under this id. The job's next part has the
+            # same id and often the same amounts, but it needs its own check against the quota.
             account.forget(-entry.jobid)
 
     def requeue(self, entry: Entry) -> None:
-        """A job that ran gives all back, and waits anew from its time in the queue on."""
+        """Give back all slots of a job and let it wait again with its former time in the queue."""
         self._order.withdraw(entry)
         self._order.want_nothing(entry)
         self._give_back_all(entry)
@@ -90,11 +91,11 @@ class Assign:
         entry.assignment, entry.has_slots = Assignment(), False
 
     def take_none(self, entry: Entry) -> None:
-        """A job has no slots but those that it is given from now on."""
+        """Note that a job's slots are known: it has only those that it is given from now on."""
         entry.has_slots = True
 
     def forget(self, entry: Entry) -> None:
-        """A job is gone; what its pods still hold is counted as that of others."""
+        """Forget a job that is gone. What its pods still use counts as the use of others."""
         self._give_back_all(entry)
 
     def _give_back_all(self, entry: Entry) -> None:
@@ -102,7 +103,7 @@ class Assign:
         self.leave(entry)
 
     def settle(self, entry: Entry, now: int) -> None:
-        """Give a job's slots to its pods, and give back those that no pod will have."""
+        """Give a job's slots to its pods, and give back the slots that no pod will use."""
         queue = self._context.queues.get(entry.queue)
         if queue:
             if entry.request is None:
@@ -110,9 +111,10 @@ class Assign:
             self._settle(entry, queue, now)
 
     def _request_at_start(self, entry: Entry, queue: ClusterQueue) -> Request | None:
-        """What a job asks for that has nodes, also where its queue would refuse it now (`Admit` says why): it has been
-        released by other settings, or its object was changed since. None where not even its pods make sense: what it
-        has is counted by these then.
+        """The request of a job with nodes, even if its queue would refuse it now (`Admit` reports that).
+
+        The job may have been released under other settings, or its object may have changed since. None if even its pods
+        are invalid; its slots are then counted by their own amounts.
         """
         spec = (self._context.snapshot.fluxjobs.get(entry.uid) or {}).get("spec") or {}
         for started_with in (None, float(spec.get("duration") or 0)):
@@ -121,13 +123,13 @@ class Assign:
         return None
 
     def leave_all_lost_nodes(self, now: int) -> None:
-        """Move the slots of all touched and stranded jobs that are on nodes which take no pods any more."""
+        """Move the slots of all touched and stranded jobs off nodes that no longer accept pods."""
         for uid in [*self.stranded, *self._context.touched]:
             with self._order.contained(uid):
                 self.leave_lost_nodes(uid, now)
 
     def leave_lost_nodes(self, uid: str, now: int) -> None:
-        """Move the slots of a job that are on nodes which take no pods any more."""
+        """Move the slots of a job off nodes that no longer accept pods."""
         self.stranded.pop(uid, None)
         entry = self._context.entries.get(uid)
         queue = self._context.queues.get(entry.queue) if entry else None
@@ -136,7 +138,7 @@ class Assign:
             entry.explain(entry.status.reason or STRANDED)
 
     def _settle(self, entry: Entry, queue: ClusterQueue, now: int) -> None:
-        """Give a job's slots to its pods, and give back those that no pod will have."""
+        """Give a job's slots to its pods, and give back the slots that no pod will use."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
         if not entry.has_slots and entry.has_nodes:
             entry.has_slots = True
@@ -144,7 +146,7 @@ class Assign:
             entry.slots = [self._slot(entry, queue, index, now, since) for index in entry.assignment.kept]
         for slot in [one for one in entry.slots if one.pod and one.pod not in pods]:
             if slot.pod in entry.awaited.late:
-                # Its node might not take the next pod either: that waits anew.
+                # The node might not accept the next pod either, so the replacement waits in the queue.
                 self._give_back(entry, [slot], keep=entry.has_nodes)
                 entry.set_unbound("")
             else:
@@ -152,12 +154,13 @@ class Assign:
         entry.enlarged = {name: one for name, one in entry.enlarged.items() if one[0] in pods}
         free = [slot for slot in entry.slots if not slot.pod]
         without = [one for one in pods.items() if one[0] not in self._context.slot_of and not _is_unbound(one[1])]
-        # Pods that are on a node already have their slots there before any other pod.
+        # Pods that are already on a node get their slots there before any other pod.
         for uid, pod in sorted((one for one in without if node_of(one[1])), key=_by_index) if free else ():
             if found := _best(entry, [one for one in free if one.node == node_of(pod)], pod):
                 free.remove(found)
                 self._occupy(found, uid)
-        # The slot of a pod that this program is still to bind may have moved since the pod was given its node.
+        # This program has yet to bind these pods: the slot of such a pod may have moved since the pod was given its
+        # node.
         waiting = [one for one in without if one[0] not in self._context.slot_of and _is_open(one[1])]
         free = [*free, *self._taken_over(entry, pods, [pod for _, pod in waiting], free)]
         for uid, pod in sorted(waiting, key=_by_index) if free else ():
@@ -180,8 +183,10 @@ class Assign:
     def _taken_over(
         self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Slot]
     ) -> Iterator[Slot]:
-        """The slots that lost pods leave to those pods that wait and for which no slot of their set is free. A lost
-        pod keeps its slot until then: a StatefulSet, say, makes another one only when the lost one is gone.
+        """Slots of lost pods, for waiting pods without a free slot of their set.
+
+        A lost pod keeps its slot until then: a StatefulSet, for example, creates a replacement only once the lost pod
+        is gone.
         """
         lost = [slot for slot in entry.slots if slot.pod and self._is_lost(pods[slot.pod])] if waiting else []
         if not lost:
@@ -195,8 +200,10 @@ class Assign:
                 yield slot
 
     def _is_lost(self, pod: Object) -> bool:
-        """Whether a pod is told to end on a node that is gone or not ready: it stays until that is back, or somebody
-        deletes it by force. Most controllers make another one at once.
+        """Whether a pod is being deleted on a node that is gone or not ready.
+
+        The pod stays until the node returns or a user deletes the pod by force. Most controllers create a replacement
+        at once.
         """
         if "deletionTimestamp" not in pod["metadata"]:
             return False
@@ -204,18 +211,21 @@ class Assign:
         return node is None or not nodes.is_ready(node)
 
     def _slot(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Slot:
-        """A slot at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
+        """A slot at an index of a job's nodes, with a hold of the size that its set asks for.
+
+        `since` is the time from which its pod has waited.
+        """
         node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
         amounts = entry.amounts_of(own)
         return Slot(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
 
     def _kept(self, entry: Entry, free: list[Slot]) -> Iterator[Slot]:
-        """Of the slots without a pod, those that wait for one."""
+        """The slots without a pod that are kept for a pod still to come."""
         enough = [one for one in free if not _is_undersized(entry, one)]
         if not enough:
             return
         if entry.demand.missing and not entry.demand.sets:
-            # The Jobs that make the pods were deleted and are being made anew: until they are there, no set is known.
+            # The Jobs that make the pods were deleted and are being recreated. No set is known until they exist.
             yield from enough
             return
         beside = []
@@ -228,20 +238,23 @@ class Assign:
         yield from beside[: entry.demand.unseen]
 
     def _add(self, entry: Entry, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
-        """Give a job a slot for a pod of a set that waited `since` then on each of these nodes, at the first indexes
-        of that set that its nodes do not need any more.
+        """Add a slot on each of these nodes for pods of a set that have waited from `since` on.
+
+        The slots get the lowest indexes of the set that are no longer in use.
         """
         entry.assignment, indexes = entry.assignment.with_nodes(own, nodes)
         for index in indexes:
             insort(entry.slots, self._slot(entry, queue, index, now, since), key=lambda slot: slot.index)
 
     def is_usable(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> bool:
-        """Whether the node of a slot takes the slot's pod, or while there is none, pods of its set."""
+        """Whether the node of a slot accepts the slot's pod or, if the slot has none, pods of its set."""
         return queue.is_usable(slot.node, self._constraint(entry, queue, slot))
 
     def _constraint(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> Any:
-        """What the pod of a slot asks of its node, None for nothing. Admission may have added to what the templates of
-        its set say, which counts while there is no pod.
+        """The constraint of a slot's pod on its node; None for no constraint.
+
+        The pod itself counts, because admission may have added to its template. Without a pod, the template of the set
+        counts.
         """
         pod = self._context.snapshot.pods.get(slot.pod)
         if pod is not None:
@@ -250,9 +263,10 @@ class Assign:
         return asked.constraint if asked else None
 
     def _leave_lost_nodes(self, entry: Entry, queue: ClusterQueue, now: int) -> bool:
-        """Give the slots of a job on nodes that take no pods any more to other nodes, now or as soon as there are
-        some; returns whether all have one. Pods that are bound or pinned stay. A node to which a pod of the job was not
-        bound in time is left, too, if there is another one now.
+        """Move a job's slots off nodes that no longer accept pods, if other nodes have room.
+
+        Returns whether every slot is on a usable node. Pods that are bound or pinned stay. A slot also leaves a node to
+        which a pod of the job was not bound in time, if another node has room now.
         """
         all_have = True
         for slot in entry.slots:
@@ -277,9 +291,9 @@ class Assign:
         return all_have
 
     def widen(self, entry: Entry, queue: ClusterQueue, slot: Slot, now: int) -> bool:
-        """Give a slot as much as its pod asks for, which is to be bound; returns whether its node has room for that.
-        A pod whose gate its user has taken away, or that a core before this one has, may ask for more than the slot
-        was made for.
+        """Enlarge a slot to the size of its pod, which is to be bound. Returns whether the node has room.
+
+        A pod may ask for more than its slot if its user removed the gate, or if a previous process placed it.
         """
         asks = resources.amounts_of(self._context.snapshot.pods[slot.pod]["spec"])
         more = resources.beyond(asks, slot.amounts)
@@ -302,7 +316,7 @@ class Assign:
         self._context.loads[slot.node] = None
 
     def _give_back(self, entry: Entry, slots: list[Slot], keep: bool = False) -> None:
-        """A job has slots no more; `keep`: what they hold is kept until the status says so."""
+        """Remove slots from a job. With `keep`, their holds stay until the status shows the change."""
         for slot in slots:
             self._vacate(slot)
             entry.leaving.append(slot.hold)
@@ -314,7 +328,7 @@ class Assign:
                 self.leave(entry)
 
     def leave(self, entry: Entry) -> None:
-        """End the holds of what a job has given back."""
+        """Release the holds of slots that a job has given back."""
         queue, leaving = self._context.queues.get(entry.queue), entry.leaving
         entry.leaving = []
         for hold in leaving:
@@ -323,7 +337,7 @@ class Assign:
         self._context.changed[entry.queue] = None
 
     def forget_queue(self, entry: Entry) -> None:
-        """The queue of a job, and with it all holds, is gone."""
+        """Forget the slots of a job whose queue is gone, and all holds with it."""
         for slot in entry.slots:
             self._vacate(slot)
         entry.slots, entry.leaving, entry.has_slots = [], [], False
@@ -334,25 +348,28 @@ def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
 
 
 def _is_unbound(pod: Object) -> bool:
-    """Whether kube-scheduler is still to bind a pod to a node of its own choice. The slot that its job may have for it
-    is kept until then.
+    """Whether kube-scheduler has yet to bind a pod to a node of its own choice.
+
+    A slot that the job may have for the pod is kept until then.
     """
     return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
 
 
 def _is_open(pod: Object) -> bool:
-    """Whether it is still for this program to say on which node a pod is."""
+    """Whether this program still decides on which node a pod runs."""
     return gate_index(pod) >= 0 or pin.is_to_bind(pod)
 
 
 def _is_undersized(entry: Entry, slot: Slot) -> bool:
-    """Whether a slot is too small for what is asked for now: templates were changed, or pods are larger than these."""
+    """Whether a slot is smaller than its set's demand: templates have changed, or pods exceed them."""
     return bool(resources.beyond(entry.amounts_of(slot.set), slot.amounts))
 
 
 def _best(entry: Entry, free: list[Slot], pod: Object) -> Slot | None:
-    """The slot of a pod's set with its ordinal, else the first of its set that has room for it. A pod without the gate
-    is not held back any more: what it has beyond its slot is counted where it is bound.
+    """The slot of the pod's set with its ordinal, else the first slot of its set that has room for it.
+
+    Room does not matter for a pod without the gate: it can no longer be held back, and what it uses beyond its slot is
+    counted where it is bound.
     """
     own = entry.demand.set_of(pod)
     fits = [one for one in free if one.set == own.name] if own else free
@@ -363,7 +380,7 @@ def _best(entry: Entry, free: list[Slot], pod: Object) -> Slot | None:
 
 
 def _enlarge(entry: Entry, free: list[Slot], uid: str, pod: Object) -> None:
-    """Have a job ask for as much for a set of pods as one of them asks for that no slot of its set has room for."""
+    """Raise the demand of a pod's set to the size of the pod, if no slot of the set has room for it."""
     own = entry.demand.set_of(pod)
     if own and any(one.set == own.name for one in free):
         amounts = resources.amounts_of(pod["spec"])
@@ -372,7 +389,7 @@ def _enlarge(entry: Entry, free: list[Slot], uid: str, pod: Object) -> None:
 
 
 def _index_of(entry: Entry, own: PodSet | None, pod: Object) -> int | None:
-    """The index among a job's nodes that is a pod's by its ordinal in its set, None for none."""
+    """The index among a job's nodes that corresponds to a pod's ordinal in its set; None if there is none."""
     ordinal = ordinal_of(pod, own.per_job if own else 0)
     if own is None or ordinal is None or ordinal < own.first_ordinal:
         return None

@@ -1,4 +1,4 @@
-"""Pods that were given to nodes: whether they are bound within the queue's `readyTimeout`."""
+"""Binding: whether placed pods are bound within the queue's `readyTimeout`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from ..model.snapshot import Snapshot, is_placed, node_of
 
 Object = dict[str, Any]
 
-# How the reason begins of a job whose pods are not bound.
+# The beginning of the reason of a job whose pods are not bound.
 NOT_BOUND = "not bound"
 
 
 class Binding:
-    """`due` has by the uid of a job when the next of its pods is to be bound (seconds since the epoch)."""
+    """Tracks the pods that wait to be bound.
+
+    `due` has, by job uid, the time by which the next of its pods must be bound (seconds since the epoch).
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.due: dict[str, float] = {}
         self._snapshot = snapshot
 
     def pin(self, entry: Entry, queue: ClusterQueue | None, pods: Iterable[str], now: float) -> None:
-        """Pods (their uids) are given to their nodes now."""
+        """Note that pods (by uid) are given to their nodes now."""
         entry.awaited = replace(entry.awaited, pinned_at={**entry.awaited.pinned_at, **dict.fromkeys(pods, now)})
         if queue and queue.settings.ready_timeout:
             self.due[entry.uid] = min(now + queue.settings.ready_timeout, self.due.get(entry.uid, inf))
 
     def review(self, entry: Entry, queue: ClusterQueue | None, now: float) -> None:
-        """Note which pods were not bound in time, and when the next is to be bound."""
+        """Note which pods were not bound in time, and the deadline of the next one."""
         self.due.pop(entry.uid, None)
         pods = list(self._snapshot.live_pods(entry.uid)) if entry.has_nodes else []
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
@@ -49,7 +52,7 @@ class Binding:
             if before.pinned_at or before.late:
                 entry.awaited = Awaited(pinned_at, avoided=before.avoided)
             return
-        # The slots of those that are being deleted for that are given back when they are gone.
+        # The slots of late pods that are being deleted are given back once the pods are gone.
         going = before.late.intersection(
             pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
         )
@@ -66,18 +69,18 @@ class Binding:
             self.due[entry.uid] = min(end for end in ends.values() if end > now)
 
     def forget(self, entry: Entry) -> None:
-        """A job is gone."""
+        """Forget a job that is gone."""
         self.due.pop(entry.uid, None)
 
 
 def _waits_for_binding(pod: Object) -> bool:
-    """Whether a pod was given to a node, and is not bound yet."""
+    """Whether a pod was given to a node and is not bound yet."""
     is_bound = bool(pod["spec"].get("nodeName"))
     return is_placed(pod) and not is_bound and "deletionTimestamp" not in pod["metadata"]
 
 
 def _pinned_at(entry: Entry, pod: Object) -> float:
-    """When a pod was pinned that was so already when this process began."""
+    """The time at which a pod was pinned, if that was before this process started."""
     return max(entry.status.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
 
 

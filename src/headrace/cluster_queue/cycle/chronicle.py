@@ -1,7 +1,7 @@
-"""What has happened to jobs, for the store of the cluster queue.
+"""Records of what happened to jobs, for the store of the cluster queue.
 
-What is told of a job follows from its FluxJob alone, whose status is written before its effects: a core that begins
-anew tells the same of it again, and the store takes that in once. Pure.
+A record depends only on the job's FluxJob, whose status is written before its effects. A restarted process produces the
+same records again, and the store keeps each one once. Pure.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Object = dict[str, Any]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """A job as its FluxJob tells it.
+    """A job according to its FluxJob.
 
-    `uid` is that of its object; a group of pods, which is none, has its name and job id there, and a job of another
-    scheduler its FluxJob's uid. `version` is the
-    FluxJob's, and rises with each of its changes. `width` is the number of its pods, `held` that of the places on nodes
-    that it has now. Times are seconds since the epoch, 0 for none: `started_at` of its current start, `requeued_at`
-    of its last return to the queue, if it has one. `note` says why it is refused.
+    `uid` is the uid of the job's object. A group of pods has no object: its `uid` is its name and job id. For a job of
+    another scheduler it is the FluxJob's uid. `version` is the FluxJob's version, which rises with each change. `width`
+    is the number of pods, `held` the number of slots on nodes that the job has now. Times are seconds since the epoch,
+    0 for none: `started_at` is the current start, `requeued_at` the last return to the queue. `note` says why the job
+    is refused.
     """
 
     uid: str
@@ -54,7 +54,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True):
-    """What was seen of a job at a time; `is_gone`: its object was deleted before it ended."""
+    """A job as seen at a time. `is_gone`: its object was deleted before the job ended."""
 
     facts: Facts
     at: float
@@ -64,7 +64,7 @@ class Record(Struct, frozen=True):
 class Chronicle:
     """The facts of all jobs by the uid of their workload, and the records since the last `take`.
 
-    Before the first `take` what there is has been seen for the first time: `all_now` tells it, and no record.
+    Before the first `take`, jobs are only collected: `all_now` returns them, and no records are made.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Chronicle:
         self._records: list[Record] = []
 
     def see(self, uid: str, fluxjob: Object, now: float) -> None:
-        """Take in a FluxJob as it is now."""
+        """Process the current FluxJob of a job."""
         facts, before = facts_of(uid, fluxjob), self._facts.get(uid)
         if facts is None:
             return
@@ -82,7 +82,7 @@ class Chronicle:
             self._records.append(Record(facts, now))
 
     def see_external(self, fluxjob: Object, is_gone: bool, now: float) -> None:
-        """Take in the FluxJob of a job of another scheduler, which has no object and has ended when that is gone."""
+        """Process the FluxJob of another scheduler's job, which has no object and ends with its FluxJob."""
         uid = fluxjob["metadata"]["uid"]
         facts = self._facts.get(uid)
         if not is_gone:
@@ -94,7 +94,7 @@ class Chronicle:
             self.forget(uid, now)
 
     def forget(self, uid: str, now: float) -> None:
-        """The object of a job is gone."""
+        """Forget a job whose object is gone."""
         facts = self._facts.pop(uid, None)
         if facts is not None and not facts.state.is_over:
             self._records.append(Record(facts, now, is_gone=True))
@@ -105,17 +105,17 @@ class Chronicle:
         return found
 
     def all_now(self, now: float) -> list[Record]:
-        """A record of each job that there is."""
+        """A record of each known job."""
         return [Record(facts, now) for facts in self._facts.values()]
 
 
 def _recorded(facts: Facts) -> tuple[Any, ...]:
-    """What of a job is worth a record: not its version."""
+    """The facts whose change is worth a record: all but the version."""
     return tuple(getattr(facts, name) for name in Facts.__struct_fields__ if name != "version")
 
 
 def facts_of(uid: str, fluxjob: Object) -> Facts | None:
-    """What a FluxJob tells of the job of the workload `uid`; None while it has no status."""
+    """The facts of the job of workload `uid`, from its FluxJob; None while that has no status."""
     meta, spec, published = fluxjob["metadata"], fluxjob.get("spec") or {}, fluxjob.get("status") or {}
     if not published:
         return None

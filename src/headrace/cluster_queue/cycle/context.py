@@ -1,4 +1,4 @@
-"""What the steps of a cycle share: the cluster as last seen, the queues at work, and the jobs in them."""
+"""State shared by the steps of a cycle: the cluster as last seen, the active queues and their jobs."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ EPOCH = 1_735_689_600_000
 
 
 class Context:
-    """`entries` are the queued jobs by the uid of their workload, and `by_part` by the ids of what they have in front
-    of a graph; `in_parts` are those with several parts there.
+    """The shared state of a cycle.
 
-    In each step, `touched` are the workloads to report on, `loads` the nodes on which what pods have may have changed,
-    and `changed` the queues with other positions or reasons than before. `namespace` is the queue's own.
+    `entries` are the queued jobs by the uid of their workload, `by_part` the same by the ids of their pending parts,
+    and `in_parts` those with several pending parts.
+
+    Within a step, `touched` are the workloads to report on, `loads` the nodes whose use may have changed, and `changed`
+    the queues with changed positions or reasons. `namespace` is the namespace of the queue itself.
     """
 
     def __init__(self, namespace: str) -> None:
         self.snapshot = Snapshot(namespace)
         self.queues: dict[str, ClusterQueue] = {}
         self.ids = FluidGenerator(epoch_ms=EPOCH)
-        # Ids of parts of jobs in front of a graph. Those of jobs are smaller: of one second, a job goes before what
-        # others ask for beside their first part.
+        # Ids of pending parts of jobs. They are larger than all job ids: within one second, a job goes before further
+        # parts of other jobs.
         self.parts = count(1 << 63)
         self.defects: list[tuple[str, Exception]] = []
-        # Workloads and FluxQueues about which the next step writes again.
+        # Workloads and FluxQueues for which the next step repeats its writes.
         self.asked_again: dict[str, None] = {}
         self.begin()
 
     def begin(self) -> None:
-        """Know of no queue and no job, as a process does that has not seen the cluster yet."""
+        """Forget all queues and jobs, as in a process that has not seen the cluster yet."""
         self.queues.clear()
         self.entries: dict[str, Entry] = {}
         self.by_part: dict[int, Entry] = {}
@@ -57,27 +59,28 @@ class Context:
         self.changed: dict[str, None] = {}
 
     def touch(self, about: str) -> None:
-        """Have the next step ask again for what is to be written about a workload (its uid) or a FluxQueue (its name).
+        """Have the next step repeat the writes about a workload (its uid) or a FluxQueue (its name).
 
-        No change stands for that: one with the object as the last step has seen it would hide a newer one that waits.
+        A Change would not do: with the object as of the last step, it would hide a newer one that waits.
         """
         self.asked_again[about] = None
 
     def entries_of(self, queue: str) -> Iterator[Entry]:
-        """The jobs of a queue."""
+        """The jobs in a queue."""
         return (entry for entry in self.entries.values() if entry.queue == queue)
 
     def account_of(self, entry: Entry) -> Account | None:
-        """The account of a job's namespace, None where it has no quota."""
+        """The quota account of a job's namespace; None without a quota."""
         queue = self.queues.get(entry.queue)
         return queue.accounts.get(entry.item["metadata"]["namespace"]) if queue else None
 
     def outside(self, entry: Entry) -> Iterator[Object]:
-        """The pods of a job that have neither a slot nor the gate, and were not told to end. They were created before
-        their namespace had a queue, name their node, or lost their gate to somebody else than the queue.
+        """The pods of a job that have neither a slot nor the gate, and are not being deleted.
 
-        A job that was suspended has given its slots back. Its pods still have their marks, and end soon: they are
-        left out.
+        They were created before their namespace had a queue, name their node, or lost their gate to someone other than
+        the queue.
+
+        The placed pods of a job that was suspended are left out: the job has given its slots back, and they end soon.
         """
         for pod in self.snapshot.live_pods(entry.uid):
             meta = pod["metadata"]
@@ -86,17 +89,18 @@ class Context:
                 yield pod
 
     def running_outside(self, entry: Entry) -> list[Object]:
-        """The pods of a job that the queue does not hold, and has given no slot. What they have of their nodes is
-        counted as that of others (`usage`).
+        """The pods of a job that run, or can run, without a slot from the queue.
+
+        What they use of their nodes counts as the use of others (`usage`).
         """
         if entry.status.is_suspended_by_user:
-            # Its user has suspended it: they are about to end.
+            # The user has suspended the job, so its pods are about to end.
             return []
         is_pod = entry.workload.kind == PODS
         return [pod for pod in self.outside(entry) if is_pod or pod["spec"].get("nodeName")]
 
     def is_published(self, entry: Entry) -> bool:
-        """Whether the status says which nodes a job has."""
+        """Whether the published status shows the nodes that a job has."""
         published: Object = (self.snapshot.fluxjobs.get(entry.uid) or {}).get("status") or {}
         has_nodes = State(published.get("state", "Held")).has_nodes
         return has_nodes and {
@@ -104,18 +108,18 @@ class Context:
         } == fluxjobs.nodes_of(entry)
 
     def left(self, entry: Entry) -> dict[str, int]:
-        """How many pods of each set a job wants beside those that have slots or run without one."""
+        """The pods that each set of a job wants beside those that have a slot or run without one."""
         taken = self._outside_by_set(entry)
         taken.update(slot.set for slot in entry.slots if slot.pod)
         return {one.name: max(one.pods - taken[one.name], 0) for one in entry.demand.sets}
 
     def lacks(self, entry: Entry) -> dict[str, int]:
-        """How many pods of each set have no slot."""
+        """The number of pods in each set that have no slot."""
         has = self._outside_by_set(entry)
         has.update(slot.set for slot in entry.slots)
         return {one.name: max(one.pods - has[one.name], 0) for one in entry.demand.sets}
 
     def _outside_by_set(self, entry: Entry) -> Counter[str]:
-        """By set, how many pods of a job run on without a slot."""
+        """The number of pods of a job in each set that run without a slot."""
         runs = (pod for pod in self.outside(entry) if entry.workload.lasts or pod["spec"].get("nodeName"))
         return Counter(own.name for pod in runs if (own := entry.demand.set_of(pod)))

@@ -1,9 +1,8 @@
-"""The cycle of the cluster queue: `Cycle.step` takes what has changed and the time, and returns what to write.
+"""The cycle of the cluster queue: `Cycle.step` takes changes and the time, and returns writes.
 
-A job's nodes are written into the status of its FluxJob before anything else happens, and all effects follow from that
-status as it is observed: the object is unsuspended, its pods are pinned, or ungated and, when that is observed, bound.
-So a cycle that begins anew from the objects of the cluster goes on where the one before has ended, at whichever write
-that was.
+A job's nodes are written to the status of its FluxJob before anything else happens. All effects follow from that status
+as observed: the object is unsuspended, and its pods are pinned, or ungated and then bound. So a new process continues
+from the objects of the cluster, whichever write was the last one of its predecessor.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from .report import Report
 from .schedule import Schedule
 from .usage import Usage
 
-# How far (seconds) the clock may fall behind the last step without the queues beginning anew: it is held meanwhile.
+# Seconds that the clock may fall behind the last step. Up to here time stands still; beyond, the queues are rebuilt.
 _CLOCK_SLACK = 1.0
-# How many times one step has a queue start what the starts before have put in front of it.
+# Rounds per step in which a queue starts what earlier starts have made pending.
 _ROUNDS = 8
 
 
 class Steps(Struct, frozen=True):
-    """The writes by the uid of their workload (or the name of their FluxQueue), each in order, and the time of the next
-    step if nothing changes (seconds since the epoch). `records` are what has happened, for the store; `defects` what
-    went wrong, with the uid of the workload of which nothing else was done in this step, or the name of a node that is
-    not used.
+    """The result of a step.
+
+    `writes` are in order, by the uid of their workload or the name of their FluxQueue. `wake_at` is the time of the
+    next step if nothing changes (seconds since the epoch). `records` are for the store. `defects` are errors, with the
+    uid of a workload for which the step did nothing else, or the name of a node that is not used.
     """
 
     writes: dict[str, tuple[actions.Action, ...]]
@@ -46,7 +46,7 @@ class Steps(Struct, frozen=True):
 
 
 class Cycle:
-    """All queues of a cluster; `namespace` is the queue's own."""
+    """All queues of a cluster. `namespace` is the namespace of the queue itself."""
 
     def __init__(self, namespace: str) -> None:
         self.context = Context(namespace)
@@ -55,7 +55,7 @@ class Cycle:
         self._begin(0)
 
     def _begin(self, now: float) -> None:
-        """Know of no queue and no job, as a process does that has not seen the cluster yet."""
+        """Forget all queues and jobs, as in a process that has not seen the cluster yet."""
         context = self.context
         context.begin()
         self._stepped_at = now
@@ -69,13 +69,14 @@ class Cycle:
         self._report = Report(context, self._order, self._assign, binding, self.externals, now)
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
-        """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
-        are about changes, or is named by `Context.touch`.
+        """The writes to make after some changes.
+
+        A write that is not observed as done is repeated when its object changes or `Context.touch` names it.
         """
         context = self.context
         touched = self._observe.changes(list(changes), now)
         if now < self._stepped_at - _CLOCK_SLACK:
-            # The clock was set back. What is planned for the time from which it came would be kept until then.
+            # The clock was set back. Plans made for the later times would otherwise stand until then.
             self._begin(now)
             touched = context.snapshot.everything()
         self._stepped_at = now = max(now, self._stepped_at)
@@ -84,17 +85,17 @@ class Cycle:
         self._usage.count(int(now), self._report.unmanaged)
         self._assign.leave_all_lost_nodes(int(now))
         self._order.account_all()
-        goes_on = [self._serve(name, now) for name in context.queues]
+        unfinished = [self._serve(name, now) for name in context.queues]
         writes.update(self._report.writes(now))
-        wake_at = now if any(goes_on) or context.asked_again else self._report.wake_at(now)
+        wake_at = now if any(unfinished) or context.asked_again else self._report.wake_at(now)
         defects, context.defects = tuple(context.defects), []
         return Steps(writes, wake_at, self.chronicle.take(), defects)
 
     def _serve(self, name: str, now: float) -> bool:
-        """Have a queue start what can start, which makes room in quotas or takes it; returns whether there is more."""
+        """Start jobs of a queue, in rounds because starts free or use quota. Returns whether more remains."""
         for _ in range(_ROUNDS):
             self._order.keep_quotas(name)
-            goes_on = self._assign.start(name, self._schedule.decide(name, int(now)), now)
-            if not goes_on and self._order.are_quotas_kept(name):
+            has_more = self._assign.start(name, self._schedule.decide(name, int(now)), now)
+            if not has_more and self._order.are_quotas_kept(name):
                 return False
         return True

@@ -1,4 +1,4 @@
-"""What makes a job run once its status says which nodes it has: all of it follows from the objects as observed."""
+"""Effects: the writes that make a job run once its status shows its nodes, from the observed objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Object = dict[str, Any]
 
 
 class Effects:
-    """`unbindable` are jobs with a pod that is to be bound, and a node that takes none now or has no room for it."""
+    """Computes the effects.
+
+    `unbindable` are jobs with a pod to bind whose node accepts no pods now or has no room for it.
+    """
 
     def __init__(self, context: Context, assign: Assign, binding: Binding) -> None:
         self.unbindable: dict[str, None] = {}
@@ -30,28 +33,28 @@ class Effects:
         self._binding = binding
 
     def about(self, entry: Entry, pods: dict[str, Object], now: float) -> Iterator[actions.Action]:
-        """What makes a job run whose nodes its status says."""
+        """The writes that make a job run, given that its status shows its nodes."""
         workload, queue = entry.workload, self._context.queues.get(entry.queue)
         limit = entry.seconds if queue and queue.settings.enforce_duration else 0
-        # A job without nodes has pods that run outside the queue alone: it has not had its turn yet.
+        # A job without nodes only has pods that run outside the queue: it has not started yet.
         if entry.assignment.nodes and (workload.is_suspended(entry.item) or is_held(entry.item)):
             yield actions.Change(
                 workload.kind, entry.item, workload.released(entry.item, limit, entry.status.started_at)
             )
         elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in entry.slots if one.pod in pods):
-            # Its user has created it suspended, and unsuspended it: its pods alone were held.
+            # The user created the object suspended and then unsuspended it: only its pods were held.
             body = workload.released(entry.item, limit, entry.status.started_at)
             if value_at(body, workload.deadline):
                 yield actions.Change(workload.kind, entry.item, body)
         if limit and not workload.lasts and entry.kind_name != PODS.kind:
-            # A pod that comes later than others of its job, as one that replaces a lost one, ends with them.
+            # A pod created later than the others of its job, such as the replacement of a lost pod, ends with them.
             limit = min(limit, max(ceil(entry.planned_end - now), 1))
         pinned: list[str] = []
         for slot in entry.slots:
             pod = pods.get(slot.pod)
             if pod is not None and gate_index(pod) >= 0:
                 if queue and not self._assign.is_usable(entry, queue, slot):
-                    # A pod that is pinned could not go to another node (`Assign.leave_lost_nodes`).
+                    # Once pinned, the pod could not go to another node (`Assign.leave_lost_nodes`).
                     continue
                 give = pin.mark if is_bound_here(pod) else pin.pin
                 yield actions.PatchPod(pod, give(pod, slot.node, entry.jobid, 0 if workload.deadline else limit))
@@ -68,8 +71,10 @@ class Effects:
         yield from self._evictions(entry, pods)
 
     def _evictions(self, entry: Entry, pods: dict[str, Object]) -> Iterator[actions.Action]:
-        """Take pods away that were not bound in time, where their owner makes new ones. A workload none of whose pods
-        is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
+        """Delete the pods that were not bound in time, if their owner creates new ones.
+
+        If no pod of a workload is bound, the workload is suspended as if by its user, and is queued again. If some are
+        bound, only late pods are deleted.
         """
         late = [
             pod for uid, pod in pods.items() if uid in entry.awaited.late and "deletionTimestamp" not in pod["metadata"]

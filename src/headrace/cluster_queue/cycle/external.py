@@ -1,9 +1,9 @@
-"""Jobs of other schedulers, which were matched by gRPC: what they have of the nodes. Pure.
+"""Jobs of other schedulers, matched through gRPC: their holds on nodes. Pure.
 
-The FluxJob of such a job belongs to no object, and is in the queue's own namespace. One in another namespace is
-ignored, as somebody else has made it. Its `spec.resources` says what the job has of each node, and from when on if it
-was reserved for later, so that one write makes it known, and a core that begins anew holds the same. It has that until
-the FluxJob is gone.
+The FluxJob of such a job belongs to no object and is in the namespace of the queue itself. One in another namespace is
+ignored, because a user may have created it. Its `spec.resources` says what the job has on each node and, for a
+reservation, from when. So one write publishes the job, and a restarted process holds the same. The job keeps its
+resources until the FluxJob is deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from . import actions
 from .context import Context
 
 Object = dict[str, Any]
-# The annotation of the FluxJob of a group of pods: how many they are.
+# The annotation of a group's FluxJob: the number of pods in the group.
 NUMBER = "fluxqueue/group-size"
 Amounts = Mapping[str, resources.Amounts]
 """What a job has of nodes, by their names."""
@@ -40,8 +40,10 @@ Amounts = Mapping[str, resources.Amounts]
 def made_of(
     jobid: int, namespace: str, queue: str, amounts: Amounts, jobspec: Object, duration: int, start: int = 0
 ) -> Object:
-    """The FluxJob of a job with these amounts, for `duration` seconds (0: not known) from its creation on, or from
-    `start` on (seconds since the epoch), if that is not 0.
+    """The FluxJob of a job with these amounts.
+
+    The job lasts `duration` seconds (0: not known) from `start` (seconds since the epoch), or from its creation if that
+    is 0.
     """
     name = f"match-{jobid}"
     given = {"nodes": [{"name": node, "amounts": dict(of)} for node, of in amounts.items()]}
@@ -63,14 +65,12 @@ def made_of(
 
 
 def start_of(fluxjob: Object) -> float:
-    """When a job's time begins (seconds since the epoch)."""
+    """The time from which a job has its resources (seconds since the epoch)."""
     return reserved_start(fluxjob) or seconds_of(fluxjob["metadata"]["creationTimestamp"])
 
 
 def reserved_start(fluxjob: Object) -> float:
-    """The time for which a job was reserved; 0 for one that began at once, and for what is no time, as somebody may
-    have written.
-    """
+    """The start time of a reservation; 0 for a job that began at once, and for an invalid time."""
     text = (fluxjob["spec"].get("resources") or {}).get("start")
     try:
         return max(seconds_of(text), 0) if isinstance(text, str) else 0
@@ -79,7 +79,7 @@ def reserved_start(fluxjob: Object) -> float:
 
 
 def status_of(fluxjob: Object, now: float) -> Object:
-    """The status of such a FluxJob. While its time is to come, its nodes are those of its `reason`."""
+    """The status of such a FluxJob. Before a reservation starts, `reason` names its nodes."""
     hosts = Hostlist(node for node, _ in amounts_of(fluxjob)).encode()
     start, times = start_of(fluxjob), {"queuedAt": fluxjob["metadata"]["creationTimestamp"]}
     head = {"jobid": str(jobid_of(fluxjob)), **times}
@@ -91,8 +91,10 @@ def status_of(fluxjob: Object, now: float) -> Object:
 
 
 class Externals:
-    """The holds of external jobs in the queues, by job id, which count against the quota of their `namespace`.
-    `changed` are the nodes of jobs that have come or gone since it was cleared.
+    """The holds of external jobs in the queues, by job id.
+
+    They count against the quota of `namespace`. `changed` are the nodes of jobs that were added or removed since it was
+    cleared.
     """
 
     def __init__(self, context: Context, namespace: str) -> None:
@@ -100,16 +102,16 @@ class Externals:
         self._context = context
         self._namespace = namespace
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
-        # Amounts of nodes that each job has: by job id, and by node and job id.
+        # The amounts that each job has of nodes: by job id, and by node and job id.
         self._nodes: dict[int, Amounts] = {}
         self._on: dict[str, dict[int, resources.Amounts]] = {}
-        # Jobs whose FluxJobs have not been observed yet.
+        # Jobs whose FluxJob has not been observed yet.
         self._new: set[int] = set()
-        # The versions of the FluxJobs for which was asked to say that they run.
+        # The FluxJob versions for which a `Running` status was already requested.
         self._asked: dict[int, str] = {}
 
     def _give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: int, end: int) -> None:
-        """A new job holds amounts of nodes, from a time on to another one (0: for ever)."""
+        """Hold amounts of nodes for a new job from `start` until `end` (0: without an end)."""
         self._new.add(jobid)
         self._place(jobid, amounts)
         self._hold(jobid, queue, amounts, now, start, end)
@@ -117,17 +119,19 @@ class Externals:
     def match(
         self, name: str, jobspec: Object, request: JobRequest, now: float, reserves: bool
     ) -> tuple[int, Selection, int]:
-        """Give resources of a queue to a new job of another scheduler now or, if it `reserves`, at the
-        earliest time at which it fits; returns its id, what it has, and from which time on (seconds).
+        """Give a new job of another scheduler resources of a queue.
 
-        Raises Refusal where there is no such queue, no room, or no such time that is known, and for what is over the
-        quota of the queue's own namespace.
+        The job starts now or, with `reserves`, as soon as it fits. Returns its id, its resources and its start time
+        (seconds).
+
+        Raises Refusal if there is no such queue, no room, no known time at which it fits, or if it exceeds the quota of
+        the queue's own namespace.
         """
         queue = self._context.queues.get(name)
         if queue is None:
             raise Refusal(f"there is no FluxQueue {name}")
         if queue.has_taints and request.constraint is None and not request.sets:
-            # Nobody says which taints the other scheduler's pods tolerate. So a match gets nodes without taints, unless
+            # The tolerations of the other scheduler's pods are not known. So a match gets nodes without taints, unless
             # its jobspec has a constraint.
             request = JobRequest(request.resources, request.duration, constraints.constraint_of({}))
         found = queue.earliest(request, int(now), reserves)
@@ -144,20 +148,20 @@ class Externals:
         return jobid, found.selection, found.start
 
     def excess(self, queue: ClusterQueue, amounts: Amounts) -> str:
-        """Which limits of the quota a new job with these amounts would be over, and by how much; "" for none."""
+        """The quota limits that a new job with these amounts would exceed, and by how much; "" for none."""
         account = queue.accounts.get(self._namespace)
         return account.excess_of(_counted(amounts)) if account else ""
 
     def is_new(self, jobid: int) -> bool:
-        """Whether the FluxJob of a job that was given resources has not been observed yet."""
+        """Whether a job was given resources and its FluxJob has not been observed yet."""
         return jobid in self._new
 
     def observe(self, fluxjob: Object) -> None:
-        """A FluxJob is there, or has been: from now on its job holds something as long as it is there (`settle`)."""
+        """Note that a FluxJob exists or existed: its job now holds resources only while it exists (`settle`)."""
         self._new.discard(jobid_of(fluxjob))
 
     def drop(self, jobid: int) -> None:
-        """A job holds nothing any more; unknown ones are ignored."""
+        """Release all holds of a job. Unknown jobs are ignored."""
         self._new.discard(jobid)
         self._asked.pop(jobid, None)
         queue, holds = self._holds.pop(jobid, (None, []))
@@ -173,7 +177,7 @@ class Externals:
             self.changed[node] = None
 
     def elsewhere(self, node: str, queue: ClusterQueue | None) -> Iterator[resources.Amounts]:
-        """What jobs have of a node that has come to this queue, and is not of theirs any more."""
+        """The amounts of a node held by jobs of other queues, from which the node has come to this queue."""
         for jobid, amounts in self._on.get(node, {}).items():
             if jobid not in self._holds or self._holds[jobid][0] is not queue:
                 yield amounts
@@ -185,7 +189,7 @@ class Externals:
             self.changed[node] = None
 
     def settle(self, fluxjobs: Mapping[int, Object], now: int) -> None:
-        """Hold what the FluxJobs that there are say, in the queues as they are now."""
+        """Update the holds from the existing FluxJobs and the current queues."""
         for jobid, item in fluxjobs.items():
             queue = self._context.queues.get(item["spec"].get("queue", ""))
             held = self._holds.get(jobid)
@@ -207,15 +211,16 @@ class Externals:
         self._account(jobid, queue)
 
     def _account(self, jobid: int, queue: ClusterQueue) -> None:
-        """A queue may have other quotas than before."""
+        """Enter a job into its account; the queue's quotas may have changed."""
         if account := queue.accounts.get(self._namespace):
             account.run(jobid, _counted(self._nodes[jobid]))
 
     def begun(
         self, fluxjobs: Mapping[int, Object], touched: Container[str], now: float
     ) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
-        """Say of the jobs whose time has come that they run: what to write, by the name of what it is about. It is
-        asked for once for each version of a FluxJob, and again if its name is `touched`.
+        """Mark the jobs whose reserved time has come as running; yields the writes by object name.
+
+        The write is requested once for each version of a FluxJob, and again if its name is `touched`.
         """
         for jobid, item in fluxjobs.items():
             meta = item["metadata"]
@@ -227,23 +232,23 @@ class Externals:
                 yield about, (actions.Publish(FLUXJOBS, item, patch),)
 
     def next_start(self, fluxjobs: Mapping[int, Object], now: float) -> float:
-        """When the next job begins; inf for none."""
+        """The start of the next reserved job (seconds since the epoch); inf if there is none."""
         starts = (reserved_start(item) for item in fluxjobs.values() if _waits(item))
         return min((start for start in starts if start > now), default=inf)
 
 
 def _counted(amounts: Amounts) -> resources.Amounts:
-    """What a job has of all nodes, and itself as one job."""
+    """The amounts of a job on all nodes, and the job itself as one job."""
     return {**resources.total(amounts.values()), JOB: 1}
 
 
 def _waits(fluxjob: Object) -> bool:
-    """Whether a job was reserved, and its status does not say that it runs."""
+    """Whether a job was reserved and its status does not say yet that it runs."""
     return reserved_start(fluxjob) > 0 and (fluxjob.get("status") or {}).get("state") != State.RUNNING.value
 
 
 def amounts_of(fluxjob: Object) -> Iterator[tuple[str, resources.Amounts]]:
-    """What a FluxJob has of nodes; entries that are none, as somebody may have written, are left out."""
+    """The amounts on each node according to a FluxJob. Invalid entries are skipped: users may write them."""
     found = (fluxjob["spec"].get("resources") or {}).get("nodes")
     for one in found if isinstance(found, list) else ():
         amounts = one.get("amounts") if isinstance(one, dict) else None

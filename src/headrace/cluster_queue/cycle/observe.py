@@ -1,4 +1,4 @@
-"""Observe: the cluster as it is now, and which node is whose."""
+"""Observe: update the snapshot, and assign each node to its queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 class Observe:
-    """The first step: takes changes in, and keeps the nodes of queues."""
+    """The first step: applies changes to the snapshot and keeps the nodes of each queue."""
 
     def __init__(
         self, context: Context, order: Order, assign: Assign, externals: Externals, chronicle: Chronicle
@@ -39,7 +39,7 @@ class Observe:
         self._chronicle = chronicle
 
     def changes(self, changes: list[Change], now: float) -> Touched:
-        """Take changes in; returns what they and calls of `touch` are about."""
+        """Apply changes; returns the objects touched by them and by calls of `touch`."""
         context, snapshot = self._context, self._context.snapshot
         touched = snapshot.apply(changes)
         for change in changes:
@@ -52,7 +52,7 @@ class Observe:
                 with self._order.contained(uid):
                     self._chronicle.see(uid, change.item, now)
         for uid, entry in context.entries.items() if touched.claims else ():
-            # A volume of another form is a matter of the review of its workload.
+            # The review of the workload reports a volume with invalid fields.
             with suppress(Exception):
                 if any(one in touched.claims for one in claims_of(entry)):
                     touched.workloads[uid] = None
@@ -62,8 +62,9 @@ class Observe:
         return touched
 
     def begin(self, touched: Touched, due: dict[str, None], now: int) -> dict[str, tuple[actions.Action, ...]]:
-        """Begin a cycle about what was touched, and workloads that are due without a change; returns the statuses of
-        FluxQueues that are to be written.
+        """Begin a cycle for touched objects and workloads that are due without a change.
+
+        Returns the status writes for FluxQueues.
         """
         self._context.touched, self._context.loads = {**touched.workloads, **due}, touched.loads
         for queue in self._context.queues.values():
@@ -73,8 +74,9 @@ class Observe:
     def _nodes(
         self, nodes: Container[str], queues: Iterable[str], now: int
     ) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
-        """Give each node to its queue, and rebuild the queues whose settings have changed; returns the statuses of
-        FluxQueues that are to be written.
+        """Assign each node to its queue, and rebuild the queues whose settings have changed.
+
+        Yields the status writes for FluxQueues.
         """
         context, snapshot = self._context, self._context.snapshot
         for name in queues:
@@ -89,7 +91,7 @@ class Observe:
                 try:
                     has_changed = queue.put_node(snapshot.nodes[node], now)
                 except Exception as exc:
-                    # One of a form that nobody has thought of costs itself alone.
+                    # A node with an unexpected form must not affect any other node.
                     context.defects.append((node, exc))
                     queue.drop_node(node)
                     has_changed = True
@@ -104,7 +106,7 @@ class Observe:
                 yield name, (actions.Publish(FLUXQUEUES, item, patch),)
 
     def _set(self, name: str) -> None:
-        """Have a queue with the settings that its FluxQueue has now."""
+        """Apply the current settings of a FluxQueue to its queue."""
         context, item = self._context, self._context.snapshot.queues.get(name)
         settings, queue = _settings_of(item) if item else None, context.queues.get(name)
         if queue and queue.settings != settings:
@@ -125,7 +127,7 @@ class Observe:
             self._context.touched[entry.uid] = None
 
     def _changed(self, name: str, node: str) -> None:
-        """Jobs that no node could serve are tried again, and jobs may need other nodes."""
+        """Review the jobs affected by a changed node: jobs that no node could serve, and jobs with nodes."""
         self._context.loads[node] = None
         self._context.changed[name] = None
         for entry in self._context.entries_of(name):
@@ -133,7 +135,7 @@ class Observe:
                 self._context.touched[entry.uid] = None
 
     def _ask_anew(self, name: str) -> None:
-        """Nodes of a queue have come to have taints: its jobs ask from now on for those whose taints they tolerate."""
+        """Have the jobs of a queue ask for nodes whose taints they tolerate, once its nodes have taints."""
         for entry in self._context.entries_of(name):
             if entry.has_nodes:
                 entry.ask(None)
@@ -141,7 +143,7 @@ class Observe:
 
 
 def _settings_of(item: Object) -> Settings:
-    """The settings of a FluxQueue; the defaults for one that does not make sense, which has no nodes (`divided`)."""
+    """The settings of a FluxQueue. An invalid one has the defaults and no nodes (`divided`)."""
     try:
         return settings_of(item)
     except WrongQueueError:
@@ -149,5 +151,5 @@ def _settings_of(item: Object) -> Settings:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Orders names with numbers in them as people do: node-2 before node-10."""
+    """Sort key for natural order: node-2 before node-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

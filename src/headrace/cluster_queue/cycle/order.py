@@ -1,6 +1,7 @@
-"""Order: which jobs stand in front of their queue's graph, with what they ask for, as far as quotas let them.
+"""Order: puts jobs in front of their queue's graph, with their requests, as far as quotas allow.
 
-Very many jobs may wait, so a job's request is made when the job is put there, and an Account says whose turn it is.
+Very many jobs may wait, so a job's request is built only when the job is put there. An Account decides which jobs are
+next.
 """
 
 from __future__ import annotations
@@ -37,23 +38,24 @@ from ..model.quota import Account
 from ..model.request import Refusal, beside, request_of
 from .context import Context
 
-# The most characters of a reason that repeats what a user has written: the store has reasons in keys, whose size
-# PostgreSQL limits.
+# Maximum length of a reason that repeats user input. The store has reasons in keys, whose size PostgreSQL limits.
 LONGEST_REASON = 1000
 
 
 class Order:
-    """The third step: puts jobs in front of graphs, and takes them away from there."""
+    """The third step: submits jobs to the queues of their graphs, and withdraws them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        # By queue the positions of all parts of jobs but the first of each, while they do not change.
+        # By queue, the positions of all pending parts except the first of each job, until positions change.
         self._further_parts: dict[str, list[Position]] = {}
 
     @contextmanager
     def contained(self, uid: str) -> Iterator[None]:
-        """Keep from all others what goes wrong with one workload: what its users, or an administrator who edits its
-        FluxJob, have written may be of a form that nobody has thought of. It has no part in the order until it changes.
+        """Contain an error to one workload.
+
+        Users, or an administrator who edits its FluxJob, may write fields of an unexpected form. The workload leaves
+        the order until it changes.
         """
         try:
             yield
@@ -62,30 +64,30 @@ class Order:
             if uid in self._context.entries:
                 self.withdraw(self._context.entries[uid])
 
-    # --- what waits of a job
+    # --- the backlog of a job
 
     def want(self, entry: Entry, lacks: dict[str, int], since: float) -> None:
-        """Have the pods wait that a job lacks, by set; what has come since the last time waits since then."""
+        """Put the pods that a job lacks, by set, into its backlog; newly lacking pods wait from `since` on."""
         waits, undersized = entry.backlog.waits, entry.backlog.undersized
         waits = waits_again(waits, undersized) if undersized else waits
         entry.backlog = Backlog(waits_of(waits, sum(lacks.values()), entry.demand.together, since), lacks)
 
     def want_nothing(self, entry: Entry) -> None:
-        """No pods of a job wait."""
+        """Empty the backlog of a job."""
         entry.backlog = Backlog(lacks=entry.backlog.lacks)
 
     def want_larger(self, entry: Entry, since: float) -> None:
-        """A pod that waited since then waits again, as its slot has become too small."""
+        """Let a pod wait again with its former time, because its slot has become too small."""
         entry.backlog = replace(entry.backlog, undersized=(*entry.backlog.undersized, since))
 
-    # --- what a job has in front of its graph
+    # --- the pending parts of a job
 
     def make_ready(self, entry: Entry) -> None:
-        """What waits of a job may be in the order, if its namespace's quota lets it."""
+        """Let the backlog of a job into the order, as far as its namespace's quota allows."""
         entry.standing = replace(entry.standing, is_ready=bool(entry.backlog.waits))
 
     def take(self, entry: Entry, part: int) -> Part:
-        """A part of a job has started, and waits no more."""
+        """Remove a part of a job that has started from the pending parts and the backlog."""
         found = entry.pending[part]
         self._leave(entry, part)
         entry.backlog = replace(entry.backlog, waits=started(entry.backlog.waits, found.wait))
@@ -93,23 +95,23 @@ class Order:
         return found
 
     def refuse_part(self, entry: Entry, part: int) -> None:
-        """No node could serve a part of a job."""
+        """Remove a part of a job that no node could serve."""
         self._leave(entry, part)
         entry.standing = replace(entry.standing, is_ready=False, position=0, estimate=0)
 
     def withdraw(self, entry: Entry) -> None:
-        """Nothing of a job is in front of the graph any more."""
+        """Withdraw all pending parts of a job."""
         self._withdraw_parts(entry)
         entry.standing = Standing()
 
     def forget_queue(self, entry: Entry) -> None:
-        """The queue of a job, and with it all that is in front of its graph, is gone."""
+        """Remove the pending parts of a job whose queue is gone."""
         entry.standing = replace(entry.standing, is_ready=False)
         for part in list(entry.pending):
             self._leave(entry, part)
 
     def forget(self, entry: Entry) -> None:
-        """A job is gone."""
+        """Forget a job that is gone."""
         self.withdraw(entry)
         if account := self._context.account_of(entry):
             account.forget(entry.jobid)
@@ -127,7 +129,7 @@ class Order:
         self._leave(entry, part)
 
     def _leave(self, entry: Entry, part: int) -> None:
-        """A part of a job is in front of the graph no more."""
+        """Remove a part of a job from the pending parts."""
         del entry.pending[part]
         if len(entry.pending) < 2:
             self._context.in_parts.pop(entry.uid, None)
@@ -135,13 +137,15 @@ class Order:
             del self._context.by_part[part]
 
     def refuse(self, entry: Entry, exc: Exception) -> None:
-        """No queue takes a job; one that has nodes keeps them."""
+        """Refuse a job. A job with nodes keeps them."""
         self.withdraw(entry)
         entry.refuse(self.problem(entry.uid, exc))
 
     def problem(self, uid: str, exc: Exception) -> str:
-        """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
-        what was found of another form than theirs may be a defect of this program as well.
+        """A message about what is wrong with the objects of a workload.
+
+        The definition of a kind may leave the form of its fields open. An unexpected form may also be a defect of this
+        program, so it is recorded as one.
         """
         if isinstance(exc, (resources.Malformed, Refusal, RequestError)):
             return str(exc)[:LONGEST_REASON]
@@ -150,7 +154,7 @@ class Order:
         return f"its fields are not those of a {kind}: {exc!r}"[:LONGEST_REASON]
 
     def queue_up(self, entry: Entry, queue: ClusterQueue) -> None:
-        """Put what a job waits for in front of its queue's graph, or refuse the job where that is no request."""
+        """Submit the backlog of a job to its queue, or refuse the job if it makes no valid request."""
         try:
             if entry.request:
                 self._submit(entry, queue, entry.request)
@@ -165,7 +169,7 @@ class Order:
         shape = Shape(tuple(pods), sets, numbers, asked.duration, asked.within, entry.priority)
         if any(part.shape != shape for part in islice(entry.pending.values(), 1)):
             self._withdraw_parts(entry)
-        # Pods that depend on each other's nodes, or on what is left of a quota, are asked for one after the other.
+        # Pods that depend on each other's nodes, or on the rest of a quota, are asked for one after the other.
         is_apart = any(asked.sets[name].is_apart for name in pods)
         window = 1 if is_apart or asked.within or context.account_of(entry) else WINDOW
         wanted = Counter(parts_of(entry.backlog.waits, entry.demand.together, window))
@@ -186,26 +190,27 @@ class Order:
     # --- quotas
 
     def account_all(self) -> None:
-        """Account all jobs that were touched. By now all that jobs and others have is entered."""
+        """Account all touched jobs. By now, all current holds are entered."""
         for uid in self._context.touched:
             if uid in self._context.entries:
                 with self.contained(uid):
                     self.account(self._context.entries[uid])
 
     def account(self, entry: Entry) -> None:
-        """Enter what a job has and asks for into the account of its namespace; without one, it is in the order at
-        once.
+        """Enter the resources and requests of a job into the account of its namespace.
+
+        Without an account, the job is in the order at once.
         """
         account, queue = self._context.account_of(entry), self._context.queues.get(entry.queue)
         if account is None:
-            # A few parts less in front of the graph than there may be are not filled up one by one.
+            # Refill only when at most half of the window is pending, so that parts are not submitted one by one.
             if queue and entry.standing.is_ready and len(entry.pending) <= WINDOW // 2:
                 self.queue_up(entry, queue)
             return
         if entry.has_nodes:
             outside = (resources.amounts_of(pod["spec"], pod.get("status")) for pod in self._context.outside(entry))
             account.run(entry.jobid, resources.total([entry.holds, *outside]))
-        # What waits beside what runs is entered by the negative id.
+        # The pending pods of a running job are entered under its negative id.
         waiting, other = (-entry.jobid, 0) if entry.has_nodes else (entry.jobid, -entry.jobid)
         if entry.standing.is_ready and entry.backlog.waits:
             account.wait(waiting, (-entry.priority, entry.backlog.waits[0].since, waiting), entry.needs)
@@ -214,14 +219,14 @@ class Order:
         account.forget(other)
 
     def keep_quotas(self, name: str) -> None:
-        """Have those jobs in a queue's order that the quotas of their namespaces have room for."""
+        """Keep exactly those jobs in a queue's order for which their namespaces' quotas have room."""
         for account in self._context.queues[name].accounts.values():
             if account.has_changed:
                 self._keep_quota(account)
                 self._context.changed[name] = None
 
     def are_quotas_kept(self, name: str) -> bool:
-        """Whether nothing has changed for quotas since."""
+        """Whether no account has changed since the last review."""
         return not any(account.has_changed for account in self._context.queues[name].accounts.values())
 
     def _keep_quota(self, account: Account) -> None:
@@ -238,30 +243,28 @@ class Order:
             self._context.touched[entry.uid] = None
 
     def exceed(self, entry: Entry, excess: str) -> None:
-        """A job is over limits of its namespace's quota."""
+        """Record that a job exceeds limits of its namespace's quota."""
         entry.explain(growing(entry, excess))
         entry.standing = replace(entry.standing, excess=excess)
 
     # --- positions
 
     def forget_positions(self) -> None:
-        """Jobs may have come and gone."""
+        """Clear the cached positions, because jobs may have been added or removed."""
         self._further_parts.clear()
 
     def locate(self, entry: Entry, queue: ClusterQueue, now: int, expected: float) -> None:
-        """Bring position and estimate of a job in front of a graph up to date; `expected` is its start as far as sums
-        tell.
-        """
+        """Update position and estimate of a pending job. `expected` is its start by the sums of resources."""
         first = first_part(queue, entry)
         at = queue.queue.pending[first].position
         position = queue.queue.waiting.count_before(at) - self._count_further_parts(entry.queue, at) + 1
         reserved = queue.reserved_start(first, now)
-        # The expected start was worked out when the tour began, and may have passed since.
+        # The expected start was computed when the tour began, and may have passed since.
         estimate = reserved or (expected if expected > now else 0)
         entry.standing = replace(entry.standing, position=position, estimate=estimate, is_reserved=reserved > 0)
 
     def _count_further_parts(self, name: str, before: Position) -> int:
-        """How many parts of jobs before a position in a queue are not the first of their job."""
+        """The number of parts before a position in a queue that are not the first part of their job."""
         found = self._further_parts.get(name)
         if found is None:
             pending = self._context.queues[name].queue.pending
@@ -272,10 +275,10 @@ class Order:
 
 
 def _count(entry: Entry, wait: Wait) -> int:
-    """How many parts of a job that have waited for so long are in front of the graph."""
+    """The number of pending parts of a job with this wait."""
     return sum(1 for part in entry.pending.values() if part.wait == wait)
 
 
 def first_part(queue: ClusterQueue, entry: Entry) -> int:
-    """That part of what a job waits for which is the first in the order of its queue."""
+    """The pending part of a job that is first in the order of its queue."""
     return min(entry.pending, key=lambda part: queue.queue.pending[part].position)

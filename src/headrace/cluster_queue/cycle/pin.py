@@ -1,9 +1,9 @@
-"""How a pod is given to one node: one JSON patch removes the gate, and has its node affinity narrowed where it is
-kube-scheduler that binds it.
+"""JSON patches that assign a pod to one node: they remove the gate and narrow the node affinity. Pure.
 
-Pure. kube-scheduler then looks at that node alone, and binds after its own checks. The terms of a required affinity are
-alternatives, so each of them is narrowed; another term beside them would widen it, which Kubernetes refuses for a gated
-pod. Source: Kubernetes 1.34, "Pod Scheduling Readiness" (mutable scheduling directives); RFC 6902.
+The affinity is narrowed only if kube-scheduler binds the pod. kube-scheduler then looks at that node alone, and binds
+after its own checks. The terms of a required affinity are alternatives, so each term is narrowed; an additional term
+would widen the affinity, which Kubernetes rejects for a gated pod. Source: Kubernetes 1.34, "Pod Scheduling Readiness"
+(mutable scheduling directives); RFC 6902.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringE
 
 
 def pin(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, ...]:
-    """The operations that give a gated pod to a node, and mark it as a pod of a job; the kubelet ends it after so many
-    seconds, unless it is to do that earlier (0: for no limit).
+    """The operations that pin a gated pod to a node and label it with its job.
+
+    The kubelet ends the pod after `seconds` (0: no limit), unless its own deadline is earlier.
     """
     return (
         *_ungate(pod),
@@ -36,12 +37,12 @@ def pin(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, .
 
 
 def mark(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, ...]:
-    """The operations that let a gated pod be bound to a node by this program; the rest is as in `pin`."""
+    """The operations that prepare a gated pod for binding by this program; the rest is as in `pin`."""
     return (*_ungate(pod), *_limit(pod["spec"], seconds), *_marks(pod, node, jobid))
 
 
 def move(pod: Object, node: str) -> tuple[Object, ...]:
-    """The operations that give a pod that was marked, and is not bound yet, to another node."""
+    """The operations that assign a marked pod, which is not bound yet, to another node."""
     return _is_same(pod), *_put(pod, "annotations", PLACE, node)
 
 
@@ -51,21 +52,21 @@ def ungate(pod: Object) -> tuple[Object, ...]:
 
 
 def is_to_bind(pod: Object) -> bool:
-    """Whether a pod is to be bound to its node by this program, now that no gate is left."""
+    """Whether this program must bind a pod to its node, now that the pod has no gate."""
     spec, meta = pod["spec"], pod["metadata"]
     is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
     return is_bound_here(pod) and is_free
 
 
 def bind(pod: Object, node: str) -> Iterator[actions.Action]:
-    """Bind a pod to a node, and say so in the name of its scheduler."""
+    """Bind a pod to a node, and record an Event in the name of the pod's scheduler."""
     yield actions.Bind(pod, node)
     report = Report("Normal", "Scheduled", f"bound to {node}")
     yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
 
 
 def binding(pod: Object, node: str) -> Object:
-    """The Binding of a pod to a node. A pod of the same name that came since is not bound."""
+    """The Binding of a pod to a node. The uid keeps it from binding a newer pod of the same name."""
     meta = pod["metadata"]
     return {
         **{"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind},
@@ -106,7 +107,7 @@ def _narrow(spec: Object, expression: Object) -> list[Object]:
         inside = inside[key]
     found: list[Object] = [{"op": "test", "path": path, "value": inside}]
     for place, term in enumerate(inside["nodeSelectorTerms"]):
-        # A term without any rule matches no node, and would match one with a rule.
+        # A term without expressions matches no node; with an added one it would match a node.
         if term.get("matchFields") or term.get("matchExpressions"):
             fields = [*(term.get("matchFields") or ()), expression]
             found.append({"op": "add", "path": f"{path}/nodeSelectorTerms/{place}/matchFields", "value": fields})

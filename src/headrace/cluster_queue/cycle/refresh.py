@@ -1,4 +1,7 @@
-"""Positions, reasons and estimates of the jobs that wait. Very many may wait, so each look is at some of them."""
+"""Positions, reasons and estimates of waiting jobs.
+
+Very many jobs may wait, so each look covers only some of them.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from ..names import DURATION
 from .context import Context
 from .order import Order, first_part
 
-# Seconds between two writes of a status in which only a position, an estimate or a count has changed.
+# Minimum seconds between two writes of a status in which only a position, an estimate or a count has changed.
 STATUS_INTERVAL = 30.0
 BEHIND = "waits for the jobs before it"
-# Seconds between two looks; and how many statuses are written in a second, all together, in which nothing else than a
-# position or an estimate has changed.
+# Seconds between two looks, and the maximum number of statuses written per second, for all jobs together, in which only
+# a position or an estimate has changed.
 LOOK_INTERVAL = 2.0
 STATUS_RATE = 50.0
-# How many jobs of a queue each look is at, from the first on, and how many of those behind them, in turn.
+# Each look covers this many jobs at the head of a queue, and this many of the jobs behind them, in turn.
 _HEAD = 100
 _SLICE = 400
 _UNLIMITED = (
@@ -33,15 +36,17 @@ _UNLIMITED = (
 
 
 class _Tour(NamedTuple):
-    """The jobs of a queue that are still to be looked at, each with its estimated start (0: not known)."""
+    """The jobs of a queue still to look at, each with its estimated start (0: not known)."""
 
     queue: ClusterQueue
     rest: Iterator[tuple[Entry, float]]
 
 
 class Refresh:
-    """`at` is the time of the next look (seconds since the epoch). `first_estimates` has by queue the earliest
-    estimated start of its waiting jobs: when that time comes and none has started, a job runs beyond its duration.
+    """Keeps positions, reasons and estimates up to date.
+
+    `at` is the time of the next look (seconds since the epoch). `first_estimates` has, by queue, the earliest estimated
+    start of its waiting jobs. If that time passes without a start, a running job has exceeded its duration.
     """
 
     def __init__(self, context: Context, order: Order, now: float) -> None:
@@ -59,13 +64,13 @@ class Refresh:
         return bool(self._context.changed or self._tours)
 
     def expire(self, now: float) -> None:
-        """A job runs beyond its duration where the time of an estimate comes and none has started."""
+        """Mark queues as changed whose first estimate has passed: a running job has exceeded its duration."""
         for name in [name for name, at in self.first_estimates.items() if at <= now]:
             del self.first_estimates[name]
             self._context.changed[name] = None
 
     def look(self, now: float) -> Iterator[Entry]:
-        """Bring some of those who wait up to date; returns those of which something is to be written."""
+        """Update some of the waiting jobs; returns those whose status must be written."""
         self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
         self._credited_at, self.at = now, now + LOOK_INTERVAL
         changed, self._context.changed = self._context.changed, {}
@@ -79,13 +84,13 @@ class Refresh:
             if tour is None or tour.queue is not queue:
                 tour = _Tour(queue, line)
             elif name in changed:
-                # Jobs that this tour has passed may have other positions by now: another tour follows.
+                # Jobs that this tour has passed may have other positions by now, so another tour follows.
                 self._context.changed[name] = None
-            yield from self._go_on(tour, name, now)
+            yield from self._continue_tour(tour, name, now)
             yield from self._look_at_quotas(name, queue, now)
 
-    def _go_on(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
-        """A tour stops where no more statuses may be written now, so that all jobs have theirs written in turn."""
+    def _continue_tour(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
+        """Continue a tour; it pauses when no more status writes are allowed, so that all jobs get their turn."""
         for _ in range(_SLICE):
             if self._credit < 1:
                 break
@@ -96,7 +101,7 @@ class Refresh:
         self._tours[name] = tour
 
     def _line(self, queue: ClusterQueue, now: int) -> Iterator[tuple[Entry, float]]:
-        """The jobs of a queue in order, each once, with the start that sums of resources let expect (0: none)."""
+        """The jobs of a queue in order, each once, with the start expected by sums of resources (0: unknown)."""
         seen: set[str] = set()
         for jobid, start in queue.expected_starts(now):
             entry = self._context.by_part.get(jobid)
@@ -125,7 +130,7 @@ class Refresh:
             yield entry
 
     def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> Iterator[Entry]:
-        """Bring the amounts up to date by which jobs are over quotas, as slowly as positions."""
+        """Update the amounts by which jobs exceed quotas, at the same rate as positions."""
         for account in queue.accounts.values():
             for jobid in account.outside():
                 entry = self._context.by_part[abs(jobid)]
@@ -137,20 +142,21 @@ class Refresh:
                     yield entry
 
     def line_up(self, entry: Entry, now: int, expected: float = 0) -> None:
-        """Bring a job that stands in front of a graph up to date; `expected` is its start as far as sums tell."""
+        """Update a pending job. `expected` is its start by the sums of resources."""
         queue = self._context.queues[entry.queue]
         self._order.locate(entry, queue, now, expected)
         entry.explain(self._why(queue, entry, now))
 
     def explain_again(self, entry: Entry, now: int) -> None:
-        """Something of a job in line has changed, and with that perhaps why it waits. The first one's amounts change
-        all the time, and are told as often as there are looks.
+        """Update the reason of a pending job that has changed.
+
+        The first job is left to the looks, because the amounts in its reason change all the time.
         """
         if entry.standing.position > 1:
             entry.explain(self._why(self._context.queues[entry.queue], entry, now))
 
     def _why(self, queue: ClusterQueue, entry: Entry, now: int) -> str:
-        """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
+        """Why a job waits. Only the first job's reason has amounts, so that other reasons rarely change."""
         if entry.standing.position == 1:
             state = queue.queue, queue.scheduler.generation, now
             why = str(self._explainer.explain(queue.queue, first_part(queue, entry), now, state)["reason_pending"])

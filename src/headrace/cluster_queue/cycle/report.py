@@ -1,4 +1,4 @@
-"""Report: what is to be written about each workload, first of all the status of its FluxJob."""
+"""Report: the writes about each workload, beginning with the status of its FluxJob."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 
 class Report:
-    """The last step: says what to write."""
+    """The last step: returns the writes."""
 
     def __init__(
         self, context: Context, order: Order, assign: Assign, binding: Binding, externals: Externals, now: float
@@ -43,11 +43,11 @@ class Report:
         self._refresh = Refresh(context, order, now)
         self._effects = Effects(context, assign, binding)
         self.unmanaged = Unmanaged(context)
-        # By the uid of a job, when counts of its pods are to be written that were not worth a write at once.
+        # By job uid, the time to write changed pod counts that did not justify a write at once.
         self._unpublished: dict[str, float] = {}
 
     def due(self, now: float) -> dict[str, None]:
-        """The workloads to report on in this step although nothing of them has changed."""
+        """The workloads to report on in this step although they have not changed."""
         found = {**self._effects.unbindable, **self.unmanaged.unbindable}
         self._effects.unbindable.clear()
         self.unmanaged.unbindable.clear()
@@ -57,7 +57,7 @@ class Report:
         return found
 
     def writes(self, now: float) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
-        """What to write, by workload."""
+        """The writes, by workload."""
         context = self._context
         for uid in [uid for uid in self._unpublished if uid not in context.entries]:
             del self._unpublished[uid]
@@ -78,7 +78,7 @@ class Report:
         yield from self._externals.begun(context.snapshot.externals, context.touched, now)
 
     def wake_at(self, now: float) -> float:
-        """When the next step is due if nothing changes."""
+        """The time of the next step if nothing changes."""
         queues = (queue.queue.next_start() for queue in self._context.queues.values())
         return min(
             [
@@ -92,13 +92,13 @@ class Report:
         )
 
     def _without_entry(self, uid: str, now: float) -> Iterator[actions.Action]:
-        """What is to be written about what is no job: a FluxJob that has lost its object, or an unmanaged object."""
+        """The writes about a workload that is not a job: an orphaned FluxJob or an unmanaged object."""
         if orphan := self._context.snapshot.orphans.get(uid):
             yield actions.Delete(FLUXJOBS, orphan)
         yield from self.unmanaged.about(uid, now)
 
     def _about(self, entry: Entry, now: float) -> Iterator[actions.Action]:
-        """All that is to be written about a job now, in order."""
+        """All current writes about a job, in order."""
         flux, queue = self._context.snapshot.fluxjobs.get(entry.uid), self._context.queues.get(entry.queue)
         reserves = bool(queue and queue.queue.policy.reservations != 0)
         if flux is None:
@@ -115,7 +115,7 @@ class Report:
             entry.set_suspended_by_user(False)
         body = fluxjobs.changes_of(entry, reserves, flux)
         if body:
-            # The status is written to the version that comes of this.
+            # The status is written to the version that results from this change.
             yield actions.Change(FLUXJOBS, flux, body)
             return
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
@@ -130,7 +130,7 @@ class Report:
         else:
             if patch and entry.has_nodes:
                 self._unpublished[entry.uid] = entry.published.at + STATUS_INTERVAL
-            # A write that was refused told nothing.
+            # If the last status write was refused, the published forecast is still the old one.
             entry.published = replace(entry.published, forecast=fluxjobs.forecast_in(published))
             if entry.published.forecast != fluxjobs.forecast_of(entry):
                 self._context.changed[entry.queue] = None
@@ -144,7 +144,7 @@ class Report:
 
 
 def _events(entry: Entry, published: Object, wanted: Object) -> Iterator[actions.Action]:
-    """The Events about a change of state, or of the reason of a job."""
+    """The Events about a change of state or of the reason of a job."""
     is_new = published.get("state") != entry.state.value
     has_changed = is_new or _without_amounts(published) != _without_amounts(wanted)
     reports = []
@@ -175,6 +175,6 @@ def _without_amounts(status: Object) -> str:
 
 
 def _matters(published: Object, wanted: Object) -> bool:
-    """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
+    """Whether to write a status at once: not if only a position, an estimate or a count has changed."""
     keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
     return any(published.get(key) != wanted.get(key) for key in keys)

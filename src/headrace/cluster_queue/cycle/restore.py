@@ -1,6 +1,6 @@
-"""The entry of a workload, as its FluxJob says, or its pods where somebody has deleted that.
+"""The entry of a workload, restored from its FluxJob, or from its pods if the FluxJob was deleted.
 
-So a process that begins anew goes on from the objects of the cluster.
+So a restarted process continues from the objects of the cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Object = dict[str, Any]
 
 
 def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
-    """A job for a workload, as its FluxJob says, or its pods where somebody has deleted that; else a new one."""
+    """The job of a workload, from its FluxJob, or from its pods if that was deleted; else a new job."""
     snapshot = context.snapshot
     workload, item = snapshot.workloads[uid]
     meta = item["metadata"]
@@ -49,7 +49,7 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
     first = demand.sets[0].name if demand.sets else ""
     nodes = list(Hostlist.parse(published.get("nodes", "")))
     sets = fluxjobs.sets_in(published, len(nodes), first)
-    # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
+    # A user may have written the annotation that assigns a pod to a node, but users cannot bind a pod.
     bound = [pod for pod in placed if pod["spec"].get("nodeName")]
     if not published and bound:
         status, nodes = replace(status, state=State.RELEASED, started_at=now), [node_of(pod) for pod in bound]
@@ -71,8 +71,10 @@ def enter(context: Context, uid: str, demand: Demand, now: float) -> Entry:
 
 
 def _came_at(snapshot: Snapshot, uid: str) -> float:
-    """When a workload came to its queue (seconds since the epoch): with its creation, but for one that was kept
-    from having pods by its user until later, or had pods before its namespace had a queue.
+    """The time at which a workload came to its queue (seconds since the epoch).
+
+    This is its creation, unless its user kept it from creating pods until later, or it had pods before its namespace
+    had a queue.
     """
     workload, item = snapshot.workloads[uid]
     pods = list(snapshot.live_pods(uid))
@@ -83,8 +85,10 @@ def _came_at(snapshot: Snapshot, uid: str) -> float:
 
 
 def _known_id(context: Context, flux: Object, placed: list[Object], now: float) -> int:
-    """The job id of a workload, as its FluxJob says, or its pods; 0 for none. Users may write into the labels of
-    pods: that another has an id counts as none, as does one of a time to come, behind which all new ones would be.
+    """The job id of a workload, from its FluxJob or its pods; 0 for none.
+
+    Users may write the labels of pods. So an id that another job has is ignored, and so is an id of a future time: all
+    new ids would follow it.
     """
     newest = (int(now * 1000) - EPOCH + 1) << TIMESTAMP_SHIFT
     published = [jobid_in(pod) for pod in placed]

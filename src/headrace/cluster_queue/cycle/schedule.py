@@ -1,4 +1,4 @@
-"""Schedule: which of the jobs in front of a queue's graph start now, and on which nodes."""
+"""Schedule: which of the pending jobs of a queue start now, and on which nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .order import Order
 
 
 class Start(NamedTuple):
-    """A job gets `nodes` for a part of what it waits for, those of each set; none where no node could ever serve it."""
+    """The start of a part of a job, with `nodes` for each set; no nodes if no node could ever serve it."""
 
     entry: Entry
     part: int
@@ -24,15 +24,16 @@ class Start(NamedTuple):
 
 
 class Schedule:
-    """The fourth step: has a queue decide."""
+    """The fourth step: lets a queue decide."""
 
     def __init__(self, context: Context, order: Order) -> None:
         self._context = context
         self._order = order
 
     def decide(self, name: str, now: int) -> Iterator[Start]:
-        """What a queue decides about jobs. A job that starts holds nothing yet: its slots are to be held before the
-        next decision is asked for.
+        """The decisions of a queue about its jobs.
+
+        A job that starts holds nothing yet: the caller must hold its slots before it takes the next decision.
         """
         queue = self._context.queues[name]
         for decision, given in queue.schedule(now):
@@ -45,7 +46,7 @@ class Schedule:
             yield Start(entry, decision.jobid, given if isinstance(decision, Started) else [])
 
     def _refuse(self, entry: Entry, queue: ClusterQueue, decision: Refused) -> None:
-        """No node could serve a job: it is tried again when nodes change."""
+        """Refuse a part of a job that no node could serve. It is tried again when nodes change."""
         self._order.refuse_part(entry, decision.jobid)
         if entry.request is None:
             return

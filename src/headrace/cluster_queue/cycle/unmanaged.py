@@ -1,8 +1,8 @@
-"""Pods of objects that are left alone: they do not wait, though every pod of a labelled namespace gets the gate.
+"""Pods of unmanaged objects: they do not wait, although all pods of labelled namespaces get the gate.
 
-Admission sees a pod by itself, and not the label of the object that has made it. So in a queue that binds, such a pod
-has the scheduler name of the queue, too, and no other scheduler looks at it. It is bound here, as kube-scheduler would
-do that: to a node that has room now, whatever is planned there.
+Admission sees only the pod, not the label of the object that created it. So in a queue that binds, the webhook gives
+such a pod the queue's scheduler name, too, and no other scheduler handles it. This program binds it as kube-scheduler
+would: to a node with room now, whatever is planned there.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ Object = dict[str, Any]
 
 
 class Unmanaged:
-    """`unbindable` are the uids of objects with a pod that is to be bound, and that no node has room for."""
+    """Starts the pods of unmanaged objects.
+
+    `unbindable` are the uids of objects with a pod to bind for which no node has room.
+    """
 
     def __init__(self, context: Context) -> None:
         self.unbindable: dict[str, None] = {}
         self._snapshot = context.snapshot
         self._queues = context.queues
-        # By the uid of a pod, the hold that keeps its room on its node from the write of its binding on until the watch
-        # shows the pod as bound.
+        # By pod uid, the hold that reserves the pod's room on its node from the binding write until the watch shows the
+        # pod as bound.
         self._holds: dict[str, tuple[ClusterQueue, int]] = {}
 
     def settle(self) -> None:
-        """End the holds of pods that are bound, which count as those of others from then on, or gone."""
+        """Release the holds of pods that are gone, or bound and thereby counted as pods of others."""
         for uid, (queue, hold) in list(self._holds.items()):
             pod, is_open = self._snapshot.pods.get(uid), queue in self._queues.values()
             if pod is None or not pin.is_to_bind(pod) or not is_open:
@@ -40,7 +43,7 @@ class Unmanaged:
                     queue.release(hold)
 
     def about(self, uid: str, now: float) -> Iterator[actions.Action]:
-        """What is to be written about the pods of an object, if it is left alone."""
+        """The writes about the pods of an object, if the object is unmanaged."""
         workload, item = self._snapshot.workloads.get(uid, (None, {}))
         if workload is None or uid in self._snapshot.fluxjobs or not (is_skipped(item) or workload.is_unmanaged(item)):
             return
@@ -55,7 +58,7 @@ class Unmanaged:
                     self.unbindable[uid] = None
 
     def _node_for(self, pod: Object, queue: ClusterQueue, now: int) -> str:
-        """The node that a pod is to be bound to, where room is held for it; "" for none."""
+        """The node for a pod to be bound to, with room held for the pod; "" if no node has room."""
         uid = pod["metadata"]["uid"]
         if uid not in self._holds:
             amounts = resources.amounts_of(pod["spec"])

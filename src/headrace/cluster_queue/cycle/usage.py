@@ -1,6 +1,6 @@
-"""What pods have of nodes without a slot there: those of others, and what a resized pod has beyond its slot.
+"""The use of nodes outside slots: by pods without a slot, and by resized pods beyond their slot.
 
-It follows the assignments of jobs, so it is counted when those of this cycle are known.
+It depends on the assignments of jobs, so it is counted once those of the current cycle are known.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .unmanaged import Unmanaged
 
 
 class Usage:
-    """What all other pods have of a node is one hold there."""
+    """Counts the use of nodes by pods outside slots, as one hold on each node."""
 
     def __init__(self, context: Context, externals: Externals) -> None:
         self._context = context
         self._externals = externals
-        # By node, the queue and the hold of what pods without a slot have of it, and how much that is.
+        # By node, the queue and hold of its use outside slots, and the amounts.
         self._held: dict[str, tuple[ClusterQueue, int, resources.Amounts]] = {}
 
     def count(self, now: int, unmanaged: Unmanaged) -> None:
-        """Count what there is on nodes where that may have changed."""
+        """Update the use of the nodes where it may have changed."""
         context = self._context
         self._externals.settle(context.snapshot.externals, now)
         context.loads.update(self._externals.changed)
@@ -33,8 +33,9 @@ class Usage:
             self._count(node, now)
 
     def _count(self, node: str, now: int) -> None:
-        """Hold what pods have of a node without a slot there, or beyond it, as one that was resized. What those have
-        that never end by themselves is as if the node did not have it.
+        """Hold what pods use of a node without a slot, or beyond their slot after a resize.
+
+        The use of pods that never end by themselves is subtracted from the node's size instead.
         """
         context = self._context
         name = next((name for name, one in context.queues.items() if node in one.nodes), "")
@@ -64,9 +65,10 @@ class Usage:
             self._held[node] = queue, queue.hold(node, amounts, now), amounts
 
     def _beyond_slot(self, uid: str, pod: Object, queue: str, node: str) -> resources.Amounts:
-        """What a pod has of its node beyond its slot there in a queue; the node may have come to that queue since.
+        """The amounts that a pod uses of its node beyond its slot in a queue.
 
-        A pod that is only said to be given to the node, as users may write, has nothing without a slot.
+        The node may have come to the queue after the slot was made. A pod that is assigned to the node only by an
+        annotation, which users may write, uses nothing without a slot.
         """
         slot = self._context.slot_of.get(uid)
         if slot and slot.node != node:

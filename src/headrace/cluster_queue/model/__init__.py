@@ -1,1 +1,1 @@
-"""What the cycle knows, as values: the cluster as last seen, its queues, and each queued job with its demand."""
+"""The state of the cycle, as values: the cluster as last seen, its queues, and the queued jobs."""

@@ -1,4 +1,4 @@
-"""What a job was given: nodes, as the status of its FluxJob names them, and on each of them a slot for one pod."""
+"""The assignment of a job: its nodes, as in the status of its FluxJob, and a slot for one pod on each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from . import resources
 
 
 class Assignment(Struct, frozen=True):
-    """The nodes that a job was given, in order, as `status.nodes` has them; the names of the sets for whose pods these
-    are; and the indexes of those that it has given back.
+    """The nodes that a job was given, in the order of `status.nodes`.
+
+    `sets` has for each node the name of the set whose pod it is for, `freed` the indexes of nodes that were given back.
     """
 
     nodes: tuple[str, ...] = ()
@@ -21,11 +22,11 @@ class Assignment(Struct, frozen=True):
 
     @property
     def kept(self) -> list[int]:
-        """The indexes of the nodes that are not given back."""
+        """The indexes of the nodes that were not given back."""
         return [index for index in range(len(self.nodes)) if index not in self.freed]
 
     def with_nodes(self, own: str, given: Sequence[str]) -> tuple[Assignment, list[int]]:
-        """Further nodes for pods of a set, at the first indexes of that set that are given back; and these indexes."""
+        """Add nodes for pods of a set; returns their indexes, too. Freed indexes of the set are reused first."""
         nodes, sets, indexes = list(self.nodes), list(self.sets), []
         reused = sorted(index for index in self.freed if sets[index] == own)[: len(given)]
         for index, node in zip(reused, given, strict=False):
@@ -36,11 +37,11 @@ class Assignment(Struct, frozen=True):
         return Assignment(tuple(nodes), tuple(sets), self.freed.difference(reused)), indexes
 
     def moved(self, index: int, node: str) -> Assignment:
-        """With another node at an index."""
+        """The assignment with another node at an index."""
         return replace(self, nodes=(*self.nodes[:index], node, *self.nodes[index + 1 :]))
 
     def without(self, indexes: Iterable[int], shrinks: bool) -> Assignment:
-        """Without the nodes at some indexes; if it `shrinks`, the last of them are forgotten."""
+        """The assignment without the nodes at some indexes; if it `shrinks`, freed nodes at its end go, too."""
         freed, size = self.freed.union(indexes), len(self.nodes)
         while shrinks and size - 1 in freed:
             size -= 1
@@ -48,9 +49,11 @@ class Assignment(Struct, frozen=True):
 
 
 class Slot(Struct, eq=False):
-    """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
-    pod that has it, "" while there is none, and `beyond` what that has of the node beside `amounts`, as it was resized.
-    The pods of its set waited for it `since` that time.
+    """Room for one pod of a set on a node of a queue.
+
+    `index` is the slot's index among the job's nodes. `pod` is the uid of its pod, "" while there is none. `beyond` is
+    what the pod uses of the node beside `amounts` after a resize. `since` is the time from which pods of the set waited
+    for the slot.
     """
 
     index: int

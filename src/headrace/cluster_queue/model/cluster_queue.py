@@ -1,7 +1,7 @@
-"""One FluxQueue at work: its nodes as a graph, the jobs that wait in front of it, and who holds what of each node.
+"""A FluxQueue at work: its nodes as a graph, the pending jobs, and the holds on each node.
 
-Each pod holds what it requests of its node by an entry of its own (a hold), as does each place that a job was given and
-no pod has yet; so a pod that ends gives back its part alone. What pods of others take of a node is one hold.
+Each pod has a hold of its own for what it requests of its node, and so has each slot without a pod yet. So a pod that
+ends releases only its own part. All pods of others on a node share one hold.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .quota import Account
 
 Object = dict[str, Any]
 
-# How often one step may call the queue again for what a call has left to the next.
+# How often one step may call the queue again for work that a call has left unfinished.
 _CALLS = 8
-# Tests that are kept at least, whether a job that waits asks for them or not.
+# The number of tests that are kept at least, whether a waiting job uses them or not.
 _MOST_TESTS = 100
 
 
 class Hold(NamedTuple):
-    """What is held of a node from `start` on, if that is to come, to `end` (seconds since the epoch, 0: for ever)."""
+    """Amounts reserved on a node from `start` to `end` (seconds since the epoch; an `end` of 0: no end)."""
 
     node: str
     amounts: resources.Amounts
@@ -54,12 +54,12 @@ class ClusterQueue:
         self.holds: dict[int, Hold] = {}
         self._vertex: dict[str, int] = {}
         self._holds_on: dict[str, dict[int, None]] = {}
-        # Ids of jobs are positive.
+        # Ids of holds are negative, ids of jobs positive.
         self._last_hold = 0
-        # Whether there has been a node with a taint; properties of nodes that are tests.
+        # Whether there has been a node with a taint; and the tests that nodes have as properties.
         self.has_taints = False
         self._tests: dict[str, None] = {}
-        # By node, what pods have of it for as long as nobody deletes them.
+        # By node, the use by pods that run until someone deletes them.
         self._lasting: dict[str, resources.Amounts] = {}
         # By node, the amounts in use by pods outside the queue, those of `_lasting` included; and their sum.
         self._outside: dict[str, resources.Amounts] = {}
@@ -69,13 +69,13 @@ class ClusterQueue:
         self.accounts = _accounts(settings)
 
     def set_settings(self, settings: Settings) -> None:
-        """Take settings of the same graph and order (`Settings.of_graph`); all jobs are to be accounted anew."""
+        """Use new settings with the same `Settings.of_graph`. All jobs must then be accounted again."""
         self.settings, self.accounts = settings, _accounts(settings)
 
     # --- nodes
 
     def put_node(self, node: Object, now: int) -> bool:
-        """Take a node in as it is now; returns whether anything has changed for jobs."""
+        """Add or update a node; returns whether anything has changed for jobs."""
         name, topology = node["metadata"]["name"], self.settings.topology
         before = self.nodes.get(name)
         self.has_taints = self.has_taints or bool(constraints.taints_of(node))
@@ -99,7 +99,7 @@ class ClusterQueue:
         return True
 
     def drop_node(self, name: str) -> None:
-        """A node is gone. Holds on it stay, and are entered if it comes back."""
+        """Remove a node. Its holds stay, and are entered again if the node comes back."""
         self.set_outside(name, {})
         if self.nodes.pop(name, None) is not None:
             self._remove(name)
@@ -110,7 +110,7 @@ class ClusterQueue:
             self._leave(hold)
         graph, vertex = self.scheduler.graph, self._vertex.pop(name)
         self.queue.drop_plans_of(self.scheduler.users(1 << graph.rank[vertex]))
-        # A level goes with its last node.
+        # A topology level is removed with its last node.
         while graph.parent[vertex] != graph.root and len(graph.children[graph.parent[vertex]]) == 1:
             vertex = graph.parent[vertex]
         self.scheduler.prune([vertex], take=True)
@@ -123,18 +123,18 @@ class ClusterQueue:
         return allowed is None or self._vertex[name] in allowed
 
     def _allowed(self, constraint: Any) -> frozenset[int] | None:
-        """The vertices of the nodes that satisfy a constraint, None for all."""
+        """The vertices of the nodes that satisfy a constraint; None for all nodes."""
         self._try([constraint])
         return self.scheduler.allowed(constraint)
 
     def _try(self, wanted: Iterable[Any]) -> None:
-        """Have the nodes tell by their properties which of the tests in some constraints they pass."""
+        """Give nodes the properties for all tests in some constraints."""
         tests = dict.fromkeys(test for one in wanted for test in _tests_in(one))
         if tests.keys() <= self._tests.keys():
             return
         self._tests.update(tests)
         if len(self._tests) > self._most_tests:
-            # Users write as many tests as they like. Those of jobs that wait are kept; others come anew when asked for.
+            # Users may write any number of tests. Those of waiting jobs are kept; others are evaluated again on demand.
             waiting = [one.constraint for job in self.queue.pending.values() for one in _sets_of(job.request)]
             self._tests = {**dict.fromkeys(test for one in waiting for test in _tests_in(one)), **tests}
             self._most_tests = max(2 * len(self._tests), _MOST_TESTS)
@@ -147,7 +147,7 @@ class ClusterQueue:
             self.scheduler.set_properties(vertex, properties)
 
     def _add(self, name: str, part: Graph, now: int) -> None:
-        """Add what is new of a node: all of it, or pools."""
+        """Add the new parts of a node: the whole node, or pools."""
         for hold in self._holds_on.get(name, ()):
             self._leave(hold)
         for v in self.scheduler.grow(part):
@@ -157,7 +157,7 @@ class ClusterQueue:
             self._enter(hold, now)
 
     def _resize(self, name: str, node: Object, now: int) -> None:
-        """Give a node's pools the sizes that they have now; one of a resource that the node has no more is empty."""
+        """Set a node's pools to their current sizes. A pool whose resource the node no longer has is empty."""
         vertex, has, graph = self._vertex[name], self._has(node), self.scheduler.graph
         pools = self._pools(name)
         for kind, v in pools.items():
@@ -167,13 +167,14 @@ class ClusterQueue:
             self._add(name, nodes.part_of(node, graph.rank[vertex], (), self.settings.topology), now)
 
     def _has(self, node: Object) -> dict[str, int]:
-        """What a node has for pods that come and go."""
+        """The amounts of a node for pods that end by themselves."""
         lasting = self._lasting.get(node["metadata"]["name"], {})
         return {kind: max(amount - lasting.get(kind, 0), 0) for kind, amount in nodes.amounts_of(node).items()}
 
     def set_lasting(self, name: str, amounts: resources.Amounts, now: int) -> bool:
-        """Count amounts of a node as if it did not have them, as pods have these that never end by themselves; returns
-        whether anything of it is free that was not. A job that would wait for such pods would keep all others waiting.
+        """Subtract the use of pods that never end by themselves from a node's size.
+
+        Returns whether any amount became free. If a job waited for such pods, it would keep all other jobs waiting.
         """
         before = self._lasting.pop(name, {})
         if amounts:
@@ -185,7 +186,7 @@ class ClusterQueue:
         return bool(resources.beyond(before, amounts))
 
     def set_outside(self, name: str, amounts: resources.Amounts) -> bool:
-        """Set the amounts of a node that pods outside the queue use; returns whether they are others than before."""
+        """Set the amounts of a node that pods outside the queue use; returns whether they have changed."""
         before = self._outside.pop(name, {})
         for kind, amount in before.items():
             self._taken[kind] -= amount
@@ -210,7 +211,7 @@ class ClusterQueue:
     # --- holds
 
     def hold(self, node: str, amounts: resources.Amounts, now: int, end: float = 0, start: float = 0) -> int:
-        """Hold amounts of a node, whether they are free or not; returns the id of the hold."""
+        """Hold amounts of a node, even if they are not free; returns the id of the hold."""
         self._last_hold -= 1
         self.holds[self._last_hold] = Hold(node, amounts, end, start)
         self._holds_on.setdefault(node, {})[self._last_hold] = None
@@ -218,14 +219,15 @@ class ClusterQueue:
         return self._last_hold
 
     def release(self, hold: int) -> None:
-        """End a hold. Raises KeyError."""
+        """Release a hold. Raises KeyError."""
         self._leave(hold)
         del self._holds_on[self.holds[hold].node][hold]
         del self.holds[hold]
 
     def has_room(self, node: str, more: resources.Amounts) -> bool:
-        """Whether no more is held of a node now, with so much more, than it has: pods of others may have taken what a
-        place was given.
+        """Whether a node has room for these amounts beside its current holds.
+
+        Pods of others may have taken the room of a slot.
         """
         holds = [self.holds[hold] for hold in self._holds_on.get(node, ())]
         held = resources.total([more, *(hold.amounts for hold in holds if hold.start <= self.queue.now)])
@@ -233,7 +235,7 @@ class ClusterQueue:
         return all(held.get(kind, 0) <= amount for kind, amount in has.items())
 
     def node_with_room(self, amounts: resources.Amounts, constraint: Any) -> str:
-        """A node where a pod may start beside what is held now, whatever is planned; "" for none."""
+        """A node where a pod fits beside the current holds, whatever is planned there; "" for none."""
         has_all = (name for name, one in self.nodes.items() if amounts.keys() <= self._has(one).keys())
         return next((one for one in has_all if self.is_usable(one, constraint) and self.has_room(one, amounts)), "")
 
@@ -248,8 +250,8 @@ class ClusterQueue:
         pools = self._pools(node)
         taken = [(pools[kind], amount, True) for kind, amount in amounts.items() if kind in pools]
         if taken:
-            # A hold without an end ends before a job without a duration that would start now. So one that is entered
-            # anew, as at a restart, lets no such job go ahead of a reservation.
+            # A hold without an end ends before a job without a duration that would start now. So a hold that is entered
+            # again, as after a restart, lets no such job go ahead of a reservation.
             begin = max(ceil(start), now)
             until = max(ceil(end) if end else now + UNLIMITED - 1, begin + 1)
             self.queue.enter(hold, from_vertices(self.scheduler.graph, taken), begin, until)
@@ -257,8 +259,9 @@ class ClusterQueue:
     # --- jobs
 
     def another_node(self, amounts: resources.Amounts, constraint: Any, now: int, end: float) -> str:
-        """A node where a pod could start now and run until `end` (0: for ever); "" for none. Plans that begin after
-        ends that are not known do not stand in the way: they are no promises, and are made anew.
+        """A node where a pod can start now and run until `end` (0: no end); "" for none.
+
+        Plans that begin after an unknown end do not count: they are no promises, and are made again.
         """
         self._allowed(constraint)
         seconds = max(ceil(end) - now, 1) if end else FAR
@@ -267,8 +270,9 @@ class ClusterQueue:
         return nodes.names_in(found.selection)[0] if found.selection else ""
 
     def earliest(self, request: JobRequest, now: int, is_later: bool) -> Found:
-        """What a request gets beside what is planned if it starts now or, with `is_later`, at the earliest time at
-        which it fits that depends on no end that is not known.
+        """The resources for a request beside the current plans, if it starts now.
+
+        With `is_later`, it starts at the earliest time at which it fits and which does not depend on an unknown end.
         """
         self.queue.advance(now)
         self._allowed(request.constraint)
@@ -276,24 +280,25 @@ class ClusterQueue:
         return self.scheduler.search(full, now, [Starts(now, now + (FAR if is_later else 1))])
 
     def beside(self, others: Iterable[str], label: str) -> Any:
-        """The constraint on nodes with the same value of a label as others have, None where none of these is there."""
+        """The constraint on nodes with the same value of a label as `others`; None if none of these exists."""
         found = [self.nodes[name]["metadata"].get("labels") or {} for name in others if name in self.nodes]
         return {"properties": [f"{label}={found[0].get(label, '')}"]} if found else None
 
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
         self._try(one.constraint for one in _sets_of(request))
-        # A job whose end is not known is planned with one that is far off.
+        # A job without a duration is planned with an end that is far off.
         full = request.lasting(request.duration + LATENCY if request.duration else UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)
 
     def reserved_start(self, jobid: int, now: float) -> float:
-        """The start of a waiting job, if it has a reservation that depends on no end that is not known; else 0."""
+        """The start of a waiting job with a reservation that does not depend on an unknown end; else 0."""
         plan = self.queue.planned.get(jobid)
         return float(plan.start) if plan and now < plan.start < now + FAR else 0
 
     def expected_starts(self, now: int) -> Iterator[tuple[int, float]]:
-        """The waiting jobs in order, each with the start that sums of resources let expect, 0 where they do not
-        (`queueing.forecast`). Jobs may come and go while it is iterated.
+        """The waiting jobs in order, each with the start expected by sums of resources; 0 if unknown.
+
+        See `queueing.forecast`. Jobs may be added and removed during the iteration.
         """
         for step in places(self.scheduler, [self.queue], now, nodes.SUMMED):
             if step is not None:
@@ -301,13 +306,14 @@ class ClusterQueue:
                 yield jobid, place.start if now < place.start < now + FAR else 0
 
     def withdraw(self, jobid: int) -> None:
-        """A job waits no more; unknown ones are ignored."""
+        """Withdraw a pending job. Unknown jobs are ignored."""
         if jobid in self.queue.pending:
             self.queue.cancel(jobid)
 
     def schedule(self, now: int) -> Iterable[tuple[Decision, list[list[str]]]]:
-        """What the queue decides now, and of a job that starts the nodes, one for each pod of each set that it asked
-        for. The job holds nothing then: its places are to be held at once.
+        """The current decisions of the queue. For a started job with the nodes: one for each pod of each set.
+
+        The started job holds nothing yet: the caller must hold its slots at once.
         """
         for _ in range(_CALLS):
             for decision in self.queue.schedule(now):
@@ -322,7 +328,7 @@ class ClusterQueue:
 
 
 def _state_of(node: Object) -> tuple[bool, bool]:
-    """Whether a node takes pods, and whether it ends those that it has."""
+    """Whether a node accepts pods, and whether it ends the pods that it has."""
     return nodes.is_usable(node), nodes.is_ready(node)
 
 

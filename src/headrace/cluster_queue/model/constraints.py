@@ -1,9 +1,9 @@
-"""Which nodes a pod may have, as a constraint (RFC 31) on the properties of nodes. Pure.
+"""The nodes that a pod may use, as a constraint (RFC 31) on properties of nodes. Pure.
 
-A node has its labels as properties (`KEY=VALUE`, and `KEY`). What labels alone do not say is a property of its own,
-which a node has if the test that the property spells is true of it (`is_test`, `passes`): `KEY>NUMBER`, `KEY<NUMBER`,
-and `tolerates:TOLERATIONS` for nodes all whose taints these tolerate. Source: Kubernetes 1.34, "Assigning Pods to
-Nodes", "Taints and Tolerations".
+A node has its labels as properties (`KEY=VALUE`, and `KEY`). A condition that labels cannot express is a test: a
+property that spells the test, which a node has if it passes (`is_test`, `passes`). Tests are `KEY>NUMBER`,
+`KEY<NUMBER`, and `tolerates:TOLERATIONS` for nodes all whose taints are tolerated. Source: Kubernetes 1.34, "Assigning
+Pods to Nodes", "Taints and Tolerations".
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ _TOLERATES = "tolerates:"
 _NOTHING = "-"
 # The effects of taints that keep pods away.
 _REPELLING = ("NoSchedule", "NoExecute")
-# Taints that say again what a node's readiness and its cordon say.
+# Taints that repeat a node's readiness and its cordon.
 _STATES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 # A constraint that no node satisfies.
 _NOWHERE: Object = {"not": []}
-# A whole number as Kubernetes reads it of a label (Go's strconv.ParseInt); it has 64 bits.
+# A whole number in a label as Kubernetes parses it (Go's strconv.ParseInt, 64 bits).
 _WHOLE = re.compile(r"[-+]?[0-9]{1,64}", re.ASCII)
-# A property that is a test of a number. Names of labels have none of these signs.
+# A property that compares a label with a number. Names of labels contain none of these signs.
 _COMPARISON = re.compile(r"([^=<>]+)([<>])(-?[0-9]{1,64})", re.ASCII)
 # The name of a node (RFC 1123).
 _NODE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 def constraint_of(spec: Object, with_taints: bool = True) -> Any:
-    """The constraint on the nodes of a pod with this spec (core/v1 PodSpec), None for all; `with_taints`: there are
-    nodes with taints. Raises Malformed for what the API server takes of no pod, as it may stand in a template.
+    """The constraint on the nodes of a pod with this spec (core/v1 PodSpec); None for all nodes.
+
+    `with_taints` says that there are nodes with taints. Raises Malformed for fields that the API server accepts in a
+    template but not in a pod.
     """
     _check(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     wanted = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]
@@ -54,7 +56,7 @@ def constraint_of(spec: Object, with_taints: bool = True) -> Any:
 
 
 def together(constraints: Iterable[Any]) -> Any:
-    """The constraint that is all of several, None for none."""
+    """The conjunction of several constraints; None for none."""
     found: list[Object] = []
     for one in constraints:
         if one and one not in found:
@@ -71,7 +73,7 @@ def _any(parts: list[Object]) -> Object:
 
 
 def _term(term: Object) -> Object:
-    """A term of a node selector: all of its rules; one without rules selects nothing."""
+    """A term of a node selector: the conjunction of its rules. A term without rules selects nothing."""
     rules = [_expression(one) for one in term.get("matchExpressions") or ()]
     rules += [_field(one) for one in term.get("matchFields") or ()]
     return _all(rules) or _NOWHERE
@@ -91,7 +93,7 @@ def _expression(rule: Object) -> Object:
 
 
 def _field(rule: Object) -> Object:
-    """Of the fields of a node, its name is the only one that a selector may have."""
+    """A rule about a field of a node; selectors support only the name."""
     names = {"hostlist": list(rule.get("values") or ())}
     if rule["key"] != "metadata.name" or rule["operator"] not in ("In", "NotIn"):
         return _NOWHERE
@@ -107,13 +109,13 @@ def _number(text: object) -> int | None:
 
 
 def _check(labels: Mapping[str, str], path: str) -> None:
-    """Raises Malformed."""
+    """Check labels by the API server's rules. Raises Malformed."""
     for problem in check_labels(dict(labels), path):
         raise Malformed(str(problem))
 
 
 def _tolerated(tolerations: Iterable[Object]) -> str | None:
-    """Tolerations as a text in which equal ones are equal: KEY[=VALUE][:EFFECT], by commas; None for all taints."""
+    """Canonical text of tolerations: KEY[=VALUE][:EFFECT], comma-separated; None if all are tolerated."""
     found = set()
     for one in tolerations:
         key, effect = one.get("key") or "", one.get("effect") or ""
@@ -130,18 +132,18 @@ def _tolerated(tolerations: Iterable[Object]) -> str | None:
 
 
 def taints_of(node: Object) -> list[Object]:
-    """The taints of a node that keep pods away, beside those that say that it is not ready, or cordoned."""
+    """The taints of a node that keep pods away, except those for a node that is not ready or cordoned."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [one for one in taints if one.get("effect") in _REPELLING and one.get("key") not in _STATES]
 
 
 def is_test(name: str) -> bool:
-    """Whether a property is a test, which a node passes or not; others are labels and taints."""
+    """Whether a property is a test, which a node passes or fails. Other properties are labels and taints."""
     return name.startswith(_TOLERATES) or _COMPARISON.fullmatch(name) is not None
 
 
 def passes(node: Object, test: str) -> bool:
-    """Whether a test is true of a node."""
+    """Whether a node passes a test."""
     if test.startswith(_TOLERATES):
         tolerated = test[len(_TOLERATES) :].split(",")
         return all(any(_tolerates(one, taint) for one in tolerated) for taint in taints_of(node))
@@ -165,9 +167,7 @@ def _tolerates(toleration: str, taint: Object) -> bool:
 
 
 def is_apart(spec: Object, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Whether pods with this spec keep away from those of the same namespace with these labels: one of them, and no
-    other, on a node.
-    """
+    """Whether pods with this spec avoid pods of the same namespace with these labels on their node."""
     terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED) or ()
     return any(_is_of_itself(term, namespace, labels) for term in terms)
 
@@ -178,8 +178,9 @@ def _is_of_itself(term: Object, namespace: str, labels: Mapping[str, str]) -> bo
 
 
 def _is_about(term: Object, own: str) -> bool:
-    """Whether a term (PodAffinityTerm) of a pod is about pods of the pod's own namespace. A selector of namespaces that
-    is not empty goes by their labels, of which nothing is known here.
+    """Whether a PodAffinityTerm of a pod applies to pods of the pod's own namespace.
+
+    A nonempty namespace selector selects by the labels of namespaces, which are not known here.
     """
     names, selector = term.get("namespaces") or (), term.get("namespaceSelector")
     if selector is None:
@@ -188,7 +189,7 @@ def _is_about(term: Object, own: str) -> bool:
 
 
 def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector (meta/v1) selects labels; none selects nothing."""
+    """Whether a LabelSelector (meta/v1) selects labels. None selects nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -207,9 +208,10 @@ def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
 
 
 def left_to_scheduler(spec: Object, namespace: str, *labels: Mapping[str, str]) -> Iterator[str]:
-    """The fields of a spec that say where pods go and of which no plan knows: kube-scheduler heeds the rules among them
-    on the node that a pod has got, and has no use for the wishes. `labels` are those of pods of the same job, which is
-    in the namespace.
+    """The placement fields of a spec that no plan considers.
+
+    kube-scheduler applies the required rules among them on the pod's node; the preferred ones have no effect. `labels`
+    are those of the pods of the same job, which is in `namespace`.
     """
     affinity = spec.get("affinity") or {}
     for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):

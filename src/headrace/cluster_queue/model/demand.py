@@ -1,6 +1,6 @@
-"""What an object wants now, and what it asks of the graph for that: frozen values.
+"""The demand of an object, and the request to the graph that it leads to: frozen values.
 
-An adapter in `workloads` reads the demand of an object. `request` turns it into a request of the graph.
+An adapter in `workloads` reads the demand of an object. `request` turns it into a request to the graph.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ Object = dict[str, Any]
 
 
 class PodSet(Struct, frozen=True, kw_only=True):
-    """Pods of an object that ask for the same: so many `pods` at a time, each as one of the PodSpecs `templates` says
-    and with these `labels`. `name` tells a set from the others of its object.
+    """The pods of an object that ask for the same.
 
-    A pod is of this set if it has all labels of `selector`, or one of `names`; a set without these has the pods of no
-    other set. Where a set is of several Jobs, `per_job` is how many pods each of them has at a time. `first_ordinal` is
-    the ordinal of its first pod.
+    There are `pods` at a time, each according to one of the PodSpecs in `templates` and with these `labels`. `name`
+    identifies the set within its object.
+
+    A pod is in this set if it has all labels of `selector`, or one of `names`. A set with neither has the pods that are
+    in no other set. In a set of several Jobs, `per_job` is the number of pods of each Job at a time. `first_ordinal` is
+    the ordinal of the first pod.
     """
 
     pods: int
@@ -31,18 +33,20 @@ class PodSet(Struct, frozen=True, kw_only=True):
     first_ordinal: int = 0
 
     def has(self, pod: Object) -> bool:
-        """Whether a pod is one of these by what tells them from others."""
+        """Whether the selector or the names of this set match a pod."""
         labels = pod["metadata"].get("labels") or {}
         selected = self.selector and all(labels.get(key) == value for key, value in self.selector.items())
         return bool(selected) or pod["metadata"].get("name") in self.names
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """What an object wants now: pods in `sets`; all at once, or (not `together`, then of one set) each as soon as there
-    is room. `unseen` is how many pods it wants beside these, of which nothing else is known. `end` is "" until it has
-    ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none.
-    `failure` is why it has failed, as far as Kubernetes tells that, and `missing` what has to come before it can start,
-    "" for nothing. `claims` are the names of claims for volumes that its pods get beside those of their templates.
+    """The demand of an object: the pods that it wants now.
+
+    The pods in `sets` start `together`; without that there is one set, and each pod starts as soon as there is room.
+    `unseen` is the number of further pods of which nothing else is known. `end` is "" until the object has ended, then
+    "Finished" or "Failed". `limit` is the time after which Kubernetes ends the object (seconds), None for none.
+    `failure` is the reason of a failure, if Kubernetes reports one. `missing` is what must exist before the object can
+    start, "" for nothing. `claims` are the names of volume claims of its pods beside those in their templates.
     """
 
     sets: tuple[PodSet, ...] = ()
@@ -56,23 +60,25 @@ class Demand(Struct, frozen=True, kw_only=True):
 
     @property
     def pods(self) -> int:
-        """How many pods it wants at a time."""
+        """The number of pods that the object wants at a time."""
         return sum(one.pods for one in self.sets) + self.unseen
 
     @property
     def templates(self) -> tuple[Object, ...]:
-        """The PodSpecs of its pods."""
+        """The PodSpecs of all sets."""
         return tuple(template for one in self.sets for template in one.templates)
 
     def set_of(self, pod: Object) -> PodSet | None:
-        """The set of a pod, None where that is not known."""
+        """The set of a pod; None if it is not known."""
         rest = (one for one in self.sets if not one.selector and not one.names)
         return next((one for one in self.sets if one.has(pod)), None) or next(rest, None)
 
 
 class SetRequest(Struct, frozen=True):
-    """What each pod of a set asks for: `amounts` of a node that satisfies the constraint. `is_apart`: no two of them on
-    one node; `keeps_apart`: on no node of another set of which that is true.
+    """The request of each pod of a set: `amounts` of a node that satisfies `constraint`.
+
+    `is_apart`: no two pods of the set share a node. `keeps_apart`: no pod shares a node with a pod of another set that
+    keeps apart.
     """
 
     amounts: dict[str, int]
@@ -82,10 +88,10 @@ class SetRequest(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a job asks of the graph: what the pods of its sets ask for, by name, for `duration` seconds (0: not known).
+    """The request of a job to the graph: its sets by name, for `duration` seconds (0: not known).
 
-    `within`: the label for which their nodes have one value, "" for none, and `level` the type of the vertices that
-    stand for it. `left` are the fields that no plan knows of.
+    All nodes have one value of the label `within` ("": no such label), and `level` is the type of the vertices for that
+    label. `left` are the fields that no plan considers.
     """
 
     sets: dict[str, SetRequest]

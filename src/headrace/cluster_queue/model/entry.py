@@ -21,8 +21,8 @@ from .quota import JOB
 Object = dict[str, Any]
 
 
-# Seconds that a job has its nodes for beyond its duration: its pods are bound and started, and seen to have ended. A
-# plan without them would be broken by each end, and what is planned anew may come much later than before.
+# Seconds for which a job keeps its nodes beyond its duration, while its pods are bound and started, and their end is
+# observed. Without them, each end would break the plans behind it, and the new plans may be much later.
 LATENCY = 3
 
 
@@ -46,19 +46,21 @@ class State(Enum):
 
 
 class Wait(NamedTuple):
-    """Pods of a job that wait for slots, since their time in the queue (seconds since the epoch)."""
+    """Pods of a job that have waited for slots since a time (seconds since the epoch)."""
 
     pods: int
     since: float
 
 
-# How many pods of one job are in front of the graph, if each starts by itself.
+# Maximum number of pending pods of one job, if each starts by itself.
 WINDOW = 64
 
 
 def waits_of(before: list[Wait], pods: int, together: bool, since: float) -> list[Wait]:
-    """The waits of a job that lacks so many pods. What has come since `before` waits from `since` on, unless it starts
-    together with what waits already; of what is wanted no more, the last goes.
+    """The waits of a job that lacks `pods` pods, given its waits `before`.
+
+    Additional pods wait from `since` on, unless all pods start together. If fewer pods are wanted, the latest waits
+    shrink.
     """
     if together:
         return [Wait(pods, before[0].since if before else since)] if pods else []
@@ -77,28 +79,28 @@ def waits_of(before: list[Wait], pods: int, together: bool, since: float) -> lis
 
 
 def started(waits: list[Wait], part: Wait) -> list[Wait]:
-    """Waits without a part of one of them, which has slots now."""
+    """Remove a started part from the waits."""
     at = next(index for index, one in enumerate(waits) if one.since == part.since)
     left = waits[at].pods - part.pods
     return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
 
 
 def waits_again(waits: list[Wait], undersized: Iterable[float]) -> list[Wait]:
-    """Waits, and those anew who have waited since these times before."""
+    """Add pods to the waits that had waited since these times before."""
     found = Counter({one.since: one.pods for one in waits})
     found.update(undersized)
     return [Wait(pods, since) for since, pods in sorted(found.items())]
 
 
 def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wait]:
-    """What a job asks of the graph for its waits, each by a request of its own, in order."""
+    """The parts in which a job asks the graph for its waits, one request each, in order."""
     if together:
         return waits
     return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
 
 
 def growing(entry: Entry, why: str) -> str:
-    """Why a job waits, or those of its pods that do while others have nodes."""
+    """The reason why a job waits or, if it has nodes, why further pods of it wait."""
     pods = sum(one.pods for one in entry.backlog.waits)
     if not entry.has_nodes or not why:
         return why
@@ -106,9 +108,9 @@ def growing(entry: Entry, why: str) -> str:
 
 
 class Backlog(Struct, frozen=True):
-    """The pods of a job that have no slots: since when they wait, in order, and how many these are by set.
+    """The pods of a job that have no slots: their waits, in order, and their number in each set.
 
-    `undersized` are times since when pods waited whose slots have become too small for them: they wait again.
+    `undersized` are the former wait times of pods whose slots have become too small: these pods wait again.
     """
 
     waits: list[Wait] = []
@@ -117,8 +119,10 @@ class Backlog(Struct, frozen=True):
 
 
 class Shape(NamedTuple):
-    """What the parts of a job in front of the graph ask for: the sets of which there are `pods` in each, what these ask
-    for, and how many pods of each, if they are of several sets.
+    """The content of the requests for a job's parts.
+
+    `pods` are the names of the sets that lack pods, `sets` their requests, and `numbers` the pods in each of them, if
+    there are several.
     """
 
     pods: tuple[str, ...]
@@ -130,16 +134,17 @@ class Shape(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What stands in front of the graph of one of a job's waits."""
+    """A pending part of a job: the wait that it is for, and its shape."""
 
     wait: Wait
     shape: Shape
 
 
 class Standing(Struct, frozen=True):
-    """Where a job stands in the order of its queue. `is_ready`: what waits of it may be there, if its namespace's quota
-    lets it; `excess`: which limits of the quota it is over. Position and estimated start are 0 where they are not
-    known.
+    """The place of a job in the order of its queue.
+
+    `is_ready`: its backlog may be in the order, as far as its namespace's quota allows. `excess`: the limits of the
+    quota that it exceeds. Position and estimated start are 0 if they are not known.
     """
 
     is_ready: bool = False
@@ -150,9 +155,9 @@ class Standing(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """Where a job stands, as the status of its FluxJob says. Times are seconds since the epoch, 0 for none.
+    """The status of a job as its FluxJob shows it. Times are seconds since the epoch, 0 for none.
 
-    `reason` is why it waits, or what is wrong with it; `unbound` why its pods are not bound, until all are.
+    `reason` says why the job waits, or what is wrong with it. `unbound` says why its pods are not bound, until all are.
     """
 
     queued_at: float
@@ -165,8 +170,10 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Awaited(Struct, frozen=True):
-    """Pods that were given to nodes and are not bound yet: when each was pinned, by uid, and which of them were not
-    bound in time. `avoided` are nodes to which pods were not bound in time: others that have room are preferred.
+    """Pods that were given to nodes and are not bound yet.
+
+    `pinned_at` has the time by pod uid, `late` the pods that were not bound in time. `avoided` are nodes to which pods
+    were not bound in time: other nodes with room are preferred.
     """
 
     pinned_at: dict[str, float] = {}
@@ -175,8 +182,9 @@ class Awaited(Struct, frozen=True):
 
 
 class Published(Struct, frozen=True):
-    """When the status was last asked to be written, and the position and estimate in it. `is_due`: a status that
-    differs in position or counts alone is to be written.
+    """The last status write that was requested: its time, and the position and estimate in it.
+
+    `is_due`: a status must be written even if only position or counts differ.
     """
 
     at: float
@@ -185,11 +193,12 @@ class Published(Struct, frozen=True):
 
 
 class Entry(Struct, eq=False, kw_only=True):
-    """A workload in its queue: what it wants, what it was given, and where it stands. What of it must outlast the
-    process stands in its FluxJob.
+    """A workload in its queue: its demand, assignment, status and progress.
 
-    `demand`, `assignment` and `status` are frozen values. All below is the progress of steps: each field is written in
-    one file (`tests/cluster_queue/model/test_cluster_queue_entry.py`).
+    State that must outlast the process is in the FluxJob.
+
+    `demand`, `assignment` and `status` are frozen values. The fields below them are the progress made by steps. Each
+    field is written in one file (`tests/cluster_queue/model/test_cluster_queue_entry.py`).
     """
 
     uid: str
@@ -200,89 +209,90 @@ class Entry(Struct, eq=False, kw_only=True):
     assignment: Assignment = Assignment()
     status: Status
 
-    # Admit: the object as last seen, what it asks of the graph (None where that is not known, or the job is refused),
-    # and its priority.
+    # Admit: the object as last seen, its request to the graph (None if not known, or if the job is refused), and its
+    # priority.
     item: Object
     request: Request | None = None
     priority: int = 0
-    # Order: pods without slots, what of these is in front of the graph, by id, and where the job stands there.
+    # Order: pods without slots, their pending parts by id, and the job's place in the order.
     backlog: Backlog = Backlog()
     pending: dict[int, Part] = {}
     standing: Standing = Standing()
-    # Assign: the slots on the nodes that are not given back, once they are taken, and holds of what is given back.
-    # These end when the status says so: until then, a process that begins anew would take it for the job's.
+    # Assign: the slots on nodes that were not given back, whether `slots` is filled, and the holds of slots that were
+    # given back. These are released once the status shows it: until then, a restarted process would count them as the
+    # job's.
     slots: list[Slot] = []
     has_slots: bool = False
     leaving: list[int] = []
-    # By set, a pod (its uid) that asks for more than the templates say, as admission has added to it, and how much.
+    # By set, the uid of a pod that asks for more than its template because admission added to it, and the amounts.
     enlarged: dict[str, tuple[str, resources.Amounts]] = {}
-    # Report: pods that are not bound yet, and what was last asked to be written.
+    # Report: pods that are not bound yet, and the last requested status write.
     awaited: Awaited = Awaited()
     published: Published
 
-    # --- what becomes of it
+    # --- changes of status
 
     def _become(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)
 
     def explain(self, reason: str) -> None:
-        """It waits for this reason, or this is wrong with it."""
+        """Set the reason why the job waits, or what is wrong with it."""
         if reason != self.status.reason:
             self._become(reason=reason)
 
     def ask(self, request: Request | None) -> None:
-        """It asks for this from now on; None: what it asks for is not known."""
+        """Set the request; None if it is not known."""
         self.request = request
 
     def refuse(self, reason: str) -> None:
-        """No queue takes it; if it has nodes, it keeps them."""
+        """Refuse the job. If it has nodes, it keeps them."""
         self.explain(reason)
         if not self.has_nodes:
             self.ask(None)
             self._become(state=State.REFUSED)
 
     def accept(self) -> None:
-        """Nothing is wrong with it any more, if something was."""
+        """Withdraw a refusal, if there was one."""
         if self.state is State.REFUSED:
             self._become(state=State.HELD, reason="")
 
     def start(self, now: float) -> None:
-        """It gets nodes: the first, or more."""
+        """Note that the job got nodes: its first ones, or more."""
         if self.has_nodes:
             self.explain("")
         else:
             self._become(state=State.RELEASED, started_at=now, unbound="", reason="")
 
     def run(self) -> None:
-        """All its pods run."""
+        """Note that all pods run."""
         self._become(state=State.RUNNING)
 
     def run_outside(self, now: float) -> None:
-        """Pods of it run that the queue did not let: it is never shown as waiting while they do."""
+        """Note that pods run that the queue did not start: such a job is never shown as waiting."""
         self._become(state=State.RUNNING, started_at=self.status.started_at or now, reason="")
 
     def requeue(self, reason: str = "") -> None:
-        """It has given all back, and waits anew from its time in the queue on."""
+        """Put a job that gave back all its slots into the queue again, with its former time in the queue."""
         self._become(state=State.HELD, started_at=0, reason=reason)
 
     def come_anew(self, now: float) -> None:
-        """Its time in the queue begins now."""
+        """Let the job's time in the queue begin now."""
         self._become(queued_at=now)
 
     def end(self, state: State, failure: str, now: float) -> None:
-        """Its object has ended."""
+        """Note that the object has ended."""
         self._become(state=state, reason=failure, ended_at=now)
 
     def set_unbound(self, why: str) -> None:
-        """Why pods of it are not bound; "" once they are."""
+        """Set why pods are not bound; "" once they are."""
         if why != self.status.unbound:
             self._become(unbound=why)
 
     def set_suspended_by_user(self, is_suspended: bool) -> None:
-        """Whether its user has suspended it, and it does not have the mark of the queue again yet."""
+        """Set whether the user has suspended the job and the queue has not marked it again yet."""
         self._become(is_suspended_by_user=is_suspended)
 
-    # --- what follows from it
+    # --- derived values
 
     @property
     def state(self) -> State:
@@ -296,12 +306,12 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def is_submitted(self) -> bool:
-        """Whether something of it is in front of its queue's graph."""
+        """Whether the job has pending parts."""
         return bool(self.pending)
 
     @property
     def is_renewed(self) -> bool:
-        """Whether it is over, and its workload wants pods again: those that have come since are another job."""
+        """Whether the job is over but its workload wants pods again; these are another job."""
         return self.workload is group.WORKLOAD_KIND and self.state.is_over and not self.demand.end
 
     @property
@@ -310,7 +320,7 @@ class Entry(Struct, eq=False, kw_only=True):
         return group.KIND if self.workload is group.WORKLOAD_KIND else self.workload.kind.kind
 
     def amounts_of(self, name: str) -> resources.Amounts:
-        """What a pod of a set asks for; of a set that it has no more, what is enough for each of its pods."""
+        """The amounts of a pod of a set. For a set that no longer exists, the maximum over all sets."""
         if not self.request:
             return {"pod": 1}
         found = self.request.sets.get(name)
@@ -320,12 +330,12 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def wanted(self) -> dict[str, int]:
-        """How many pods it asks for next, by set: for all that wait, or the first of them if each starts by itself."""
+        """The pods of the next request, by set: all that wait, or one if each starts by itself."""
         return {name: pods if self.demand.together else 1 for name, pods in self.backlog.lacks.items() if pods}
 
     @property
     def holds(self) -> resources.Amounts:
-        """What it has of its queue's nodes, and itself as one job."""
+        """The amounts that the job has on its queue's nodes, and the job itself as one job."""
         return {
             **resources.total(amounts for slot in self.slots for amounts in (slot.amounts, slot.beyond)),
             JOB: 1,
@@ -333,7 +343,7 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def needs(self) -> resources.Amounts:
-        """What it asks for next."""
+        """The amounts of the next request."""
         needs = resources.total(
             {kind: amount * pods for kind, amount in self.amounts_of(name).items()}
             for name, pods in self.wanted.items()
@@ -342,13 +352,15 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def seconds(self) -> int:
-        """Its duration; 0 if that is not known."""
+        """The duration in seconds; 0 if it is not known."""
         return int(self.request.duration) if self.request else 0
 
     @property
     def planned_end(self) -> float:
-        """When its pods should be gone, by its duration; 0 if that is not known. It is the end of the allocation by
-        which the job was started, from that whole second on: a later end would break promises that begin then.
+        """The time by which the pods should be gone according to the duration; 0 if that is not known.
+
+        It equals the end of the allocation with which the job was started, which counts from the whole second of the
+        start. A later end would break promises that begin then.
         """
         if self.request is None or not self.request.duration:
             return 0

@@ -1,4 +1,4 @@
-"""FluxJobs as the API server has them: how one is made for a job, and what its status says. Pure."""
+"""FluxJobs in the API server: how one is made for a job, and how its status is read. Pure."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from .request import jobspec_of
 Object = dict[str, Any]
 
 _LONGEST_NAME = 253
-# The largest job id: the store and gRPC have them as signed numbers of 64 bits.
+# The largest job id: the store and gRPC use signed 64-bit numbers.
 _MAX_ID = 2**63 - 1
-# A DNS subdomain (RFC 1123), which the API server wants a name to be.
+# A DNS subdomain (RFC 1123), which the API server requires as a name.
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
 # Positions up to this one are exact.
 EXACT = 50
-# The reason of the condition Released of a job that waits anew.
+# The reason of the condition Released of a job that was queued again.
 REQUEUED = "Requeued"
 
 
 def jobid_in(item: Object) -> int:
-    """The job id that an object's label tells; 0 for none, and for what is no id, as somebody may have written."""
+    """The job id in an object's label; 0 for none or an invalid one, which users may write."""
     return _id_of((item["metadata"].get("labels") or {}).get(JOBID))
 
 
 def jobid_of(fluxjob: Object) -> int:
-    """The job id of a FluxJob, 0 for none: that of its status, which nobody writes but this program, and before it has
-    one that of its label, which people may edit.
+    """The job id of a FluxJob; 0 for none.
+
+    The id in the status counts, which only this program writes. Until there is one, it is the id in the label, which
+    users may edit.
     """
     return _id_of((fluxjob.get("status") or {}).get("jobid")) or jobid_in(fluxjob)
 
@@ -51,13 +53,15 @@ def _id_of(text: object) -> int:
 
 
 def is_external(fluxjob: Object) -> bool:
-    """Whether a FluxJob is that of a job of another scheduler, which has no object."""
+    """Whether a FluxJob belongs to a job of another scheduler, which has no object."""
     return bool((fluxjob.get("spec") or {}).get("type") == EXTERNAL and jobid_of(fluxjob))
 
 
 def name_of(kind: str, name: str) -> str:
-    """The name of the FluxJob of an object. One that would be too long is cut. That of a group is the value of a label,
-    which may have characters that no object's name has: these are replaced. Both are told apart by a hash.
+    """The name of the FluxJob of an object.
+
+    A name that would be too long is cut. The name of a group is the value of a label, which may contain characters that
+    names of objects cannot: these are replaced. A hash keeps such names distinct.
     """
     full = f"{name}-{kind.lower()}"
     is_name = _SUBDOMAIN.fullmatch(name)
@@ -69,7 +73,7 @@ def name_of(kind: str, name: str) -> str:
 
 
 def made_of(entry: Entry, reserves: bool) -> Object:
-    """A FluxJob for a job; `reserves`: the policy of its queue makes reservations."""
+    """The FluxJob of a job. `reserves`: the policy of its queue makes reservations."""
     meta = entry.item["metadata"]
     return {
         "apiVersion": FLUXJOBS.api_version,
@@ -103,10 +107,10 @@ def _asked(entry: Entry, reserves: bool) -> Object:
 
 
 def changes_of(entry: Entry, reserves: bool, fluxjob: Object) -> Object:
-    """The merge patch of the FluxJob of a job that brings spec and owners up to date; {} for nothing."""
+    """The merge patch that brings spec and owners of a job's FluxJob up to date; {} for no change."""
     spec, owners = _changed_spec(entry, reserves, fluxjob.get("spec") or {}), _owners(entry)
     published = {one["uid"] for one in fluxjob["metadata"].get("ownerReferences") or ()}
-    # It was made with the first pods of its group.
+    # The FluxJob may have been made when only the first pods of its group existed.
     is_grown = (
         not entry.demand.missing and not entry.state.is_over and not published.issuperset(one["uid"] for one in owners)
     )
@@ -115,14 +119,15 @@ def changes_of(entry: Entry, reserves: bool, fluxjob: Object) -> Object:
 
 
 def _changed_spec(entry: Entry, reserves: bool, published: Object) -> Object:
-    """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
-    and nodes in one; {} for nothing. `reserves` is as for `made_of`.
+    """The changes to the spec of a job's FluxJob; {} for none. `reserves` is as for `made_of`.
 
-    An object without an end of its own wants another number when somebody says so, which is told while it runs, too;
-    others count down with their pods, and only that they want more is told.
+    The job waits, or it got its nodes in the same step as what it was missing (`Demand.missing`).
 
-    Another jobspec that differs in its constraints alone, which say in other words where a job may run when nodes get
-    taints, is not worth a write.
+    An object without an end of its own changes its number of pods only when someone asks for that, so the change is
+    written while it runs, too. Others count down with their pods, so only an increase is written.
+
+    A jobspec that differs only in its constraints is not worth a write: they describe the same nodes differently once
+    nodes have taints.
     """
     if not entry.request or entry.state.is_over:
         return {}
@@ -138,14 +143,14 @@ def _changed_spec(entry: Entry, reserves: bool, published: Object) -> Object:
 
 
 def _asks_for_other(published: str, wanted: str) -> bool:
-    """Whether a jobspec asks for other resources than the one that is told; "" is not known."""
+    """Whether a jobspec asks for other resources than the published one; "" stands for an unknown jobspec."""
     if "" in (published, wanted) or published == wanted:
         return False
     return bool(json.loads(published)["resources"] != json.loads(wanted)["resources"])
 
 
 def _owners(entry: Entry) -> list[Object]:
-    """The objects with which the FluxJob goes: with the last of them, if it is a group of pods."""
+    """The owners of the FluxJob. The FluxJob of a group is deleted with the last of its pods."""
     kind, found = entry.workload.kind, entry.workload.objects(entry.item)
     alone = len(found) == 1 and entry.workload is not group.WORKLOAD_KIND
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
@@ -154,7 +159,7 @@ def _owners(entry: Entry) -> list[Object]:
 
 
 def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
-    """The whole status of a job; `pods` are its counts, `before` the status until now."""
+    """The complete status of a job. `pods` are its counts, `before` is the previous status."""
     status = entry.status
     state = State.HELD if status.is_suspended_by_user and entry.has_nodes else status.state
     has_nodes, waits = state.has_nodes, state is State.HELD
@@ -182,7 +187,7 @@ def status_of(entry: Entry, before: Object, pods: Object, now: float) -> Object:
 
 
 def nodes_of(entry: Entry) -> Object:
-    """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
+    """The part of the status about a job's nodes: its nodes, the freed ones, and the waits for more."""
     freed = {"freed": Idset(entry.assignment.freed).encode()} if entry.assignment.freed and entry.has_nodes else {}
     waits = [{"pods": one.pods, "since": text_of(one.since)} for one in entry.backlog.waits] if entry.has_nodes else []
     given = {"nodes": Hostlist(entry.assignment.nodes).encode()} if entry.assignment.nodes else {}
@@ -190,7 +195,7 @@ def nodes_of(entry: Entry) -> Object:
 
 
 def _sets_of(entry: Entry) -> Object:
-    """For whose pods the nodes are, where that is not plain: a job of several sets may want pods of one alone."""
+    """The set of each node, unless it is obvious: a job of several sets may want pods of only one."""
     names = dict.fromkeys(entry.assignment.sets)
     if not names or max(len(entry.demand.sets), len(names)) < 2:
         return {}
@@ -199,9 +204,7 @@ def _sets_of(entry: Entry) -> Object:
 
 
 def sets_in(published: Object, nodes: int, only: str) -> list[str]:
-    """The names of the sets for whose pods the nodes of a status are, of which there are so many; `only`: the name
-    where the status has none.
-    """
+    """The set name of each of the `nodes` nodes in a status. `only` is used if the status has none."""
     names = [only] * nodes
     for one in published.get("sets") or ():
         for index in Idset.parse(one["indexes"]):
@@ -211,12 +214,12 @@ def sets_in(published: Object, nodes: int, only: str) -> list[str]:
 
 
 def waits_in(published: Object) -> list[Wait]:
-    """The pods that wait beside those that have nodes, as a status says."""
+    """The waits in the status of a job with nodes."""
     return [Wait(one["pods"], seconds_of(one["since"])) for one in published.get("waits") or ()]
 
 
 def _why_released(state: State, before: Object) -> str:
-    """The reason of the condition Released. It tells a job that waits anew from one that has never had nodes."""
+    """The reason of the condition Released: it tells a requeued job from one that has never had nodes."""
     was = condition(before, "Released")
     has_been = was.get("status") == "True" or was.get("reason") == REQUEUED
     return REQUEUED if state is State.HELD and has_been else state.value
@@ -231,12 +234,12 @@ def _condition(name: str, holds: bool, reason: str, message: str, before: Object
 
 
 def moment_of(text: str | None) -> float:
-    """The time (seconds since the epoch) that a field has; 0 where it is not set."""
+    """The time in a field (seconds since the epoch); 0 if it is not set."""
     return seconds_of(text) if text else 0
 
 
 def forecast_of(entry: Entry) -> tuple[int, int]:
-    """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
+    """The position and the estimate (seconds) that a waiting job's status shows; 0 if not known."""
     return shown_position(entry.standing.position), int(entry.standing.estimate)
 
 
@@ -246,7 +249,7 @@ def forecast_in(status: Object) -> tuple[int, int]:
 
 
 def shown_position(position: int) -> int:
-    """A position as the status has it: beyond 50 with two leading digits, so that few changes are written."""
+    """A position as in the status: above 50 with two leading digits, so that few changes are written."""
     if position <= EXACT:
         return position
     step = 10 ** (len(str(position)) - 2)

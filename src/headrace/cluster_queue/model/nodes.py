@@ -1,4 +1,4 @@
-"""Nodes of Kubernetes as vertices of a graph: in a node is a pool of each resource that it has for pods. Pure."""
+"""Kubernetes nodes as vertices of a graph. A node contains a pool for each of its resources. Pure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from . import constraints, resources
 Object = dict[str, Any]
 # The end of all plans, in seconds since the epoch.
 _END = 2**52
-# The types by whose sums starts are ruled out: nearly every pod asks for these.
+# The types whose sums rule out starts: nearly every pod asks for these.
 FILTERS = ("cpu", "memory", "pod")
-# Types that are no level's.
+# Types that a topology level cannot have.
 _TAKEN = ("cluster", "node", "slot", "xor_slot", "cpu", "memory", "ephemeral-storage", "pod", "gpu")
-# The types by whose sums starts are estimated.
+# The types whose sums are used to estimate starts.
 SUMMED = ("cpu", "gpu")
-# The units in which pools are counted.
+# The units of pools.
 _UNITS = {"cpu": "m", "memory": "MiB", "ephemeral-storage": "MiB"}
 
 
 def empty() -> Graph:
-    """A graph of a cluster without nodes."""
+    """The graph of a cluster without nodes."""
     graph = Graph()
     graph.add("cluster", id=0)
-    # Jobs whose ends are not known are planned one after the other, each for years.
+    # Jobs without a known end are planned one after the other, for years each.
     graph.end = _END
     return graph.finish()
 
 
 def part_of(node: Object, rank: int, tests: Iterable[str] = (), topology: Sequence[str] = ()) -> Graph:
-    """The graph of a cluster with this node alone, to add to another one (`Scheduler.grow`)."""
+    """The graph of a cluster with only this node, to be added to another graph (`Scheduler.grow`)."""
     graph = Graph()
     above = graph.add("cluster", id=0)
     for kind, name in levels_of(node, topology):
@@ -49,28 +49,29 @@ def part_of(node: Object, rank: int, tests: Iterable[str] = (), topology: Sequen
 
 
 def levels_of(node: Object, topology: Sequence[str]) -> list[tuple[str, str]]:
-    """The vertices above a node, the widest first, by type and name: a label that a node has not is no level of its."""
+    """The vertices above a node, the widest first, as type and name. Missing labels are skipped."""
     labels = node["metadata"].get("labels") or {}
     return [(level_of(label, topology), labels[label]) for label in topology if labels.get(label)]
 
 
 def level_of(label: str, topology: Sequence[str]) -> str:
-    """The type of the vertices for a label of a topology: its name, or all of it where that is no name of its own."""
+    """The type of the vertices for a topology label: its name, or the full label if that is ambiguous."""
     names = [one.rpartition("/")[2] for one in topology]
     name = label.rpartition("/")[2]
     return label.replace("/", "~") if names.count(name) > 1 or name in _TAKEN else name
 
 
 def amounts_of(node: Object) -> dict[str, int]:
-    """What the node has for pods, in the units of `resources.amounts_of`, rounded down."""
+    """The amounts that a node has for pods, in the units of `resources.amounts_of`, rounded down."""
     offered = (node.get("status") or {}).get("allocatable") or {}
     found = {resources.type_of(name): _units_of(name, offered) for name in offered if resources.is_counted(name)}
     return {"cpu": 0, "memory": 0, **found, "pod": _units_of("pods", offered)}
 
 
 def _units_of(name: str, offered: Object) -> int:
-    """What a node has of a resource; of what is no amount, nothing, and at most as much as a graph counts. A device
-    plugin, or who patches a node's status, may have written anything.
+    """The amount that a node has of a resource, at most `MAX_SIZE`; 0 for an invalid amount.
+
+    A device plugin, or a user who patches a node's status, may have written anything.
     """
     try:
         return max(0, min(resources.units_of(name, offered.get(name, 0)), MAX_SIZE))
@@ -79,8 +80,9 @@ def _units_of(name: str, offered: Object) -> int:
 
 
 def properties_of(node: Object, tests: Iterable[str] = ()) -> dict[str, str]:
-    """The properties that constraints name: the node's labels and taints, and those of `tests` that it passes
-    (`constraints.passes`).
+    """The properties for constraints: labels, taints, and the `tests` that the node passes.
+
+    See `constraints.passes`.
     """
     labels = node["metadata"].get("labels") or {}
     found = [*labels, *(f"{key}={value}" for key, value in labels.items())]
@@ -89,17 +91,17 @@ def properties_of(node: Object, tests: Iterable[str] = ()) -> dict[str, str]:
 
 
 def is_usable(node: Object) -> bool:
-    """Whether pods that tolerate its taints may start on the node: it is ready, and not cordoned."""
+    """Whether pods that tolerate the node's taints may start there: it is ready and not cordoned."""
     return is_ready(node) and not (node.get("spec") or {}).get("unschedulable")
 
 
 def is_ready(node: Object) -> bool:
-    """Whether the node's kubelet answers, and so starts and ends pods."""
+    """Whether the node's kubelet responds, and so starts and ends pods."""
     return holds(node.get("status"), "Ready")
 
 
 def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:
-    """What a selection has of the pools of nodes, by the nodes' names."""
+    """The amounts that a selection has of the pools of nodes, by node name."""
     graph = selection.graph
     found: dict[str, dict[str, int]] = {}
     for item in selection.items:
@@ -111,7 +113,7 @@ def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:
 
 
 def names_in(selection: Selection) -> list[str]:
-    """The nodes of the pods of a job, in order; a node stands in it once for each of its pods."""
+    """The nodes of a job's pods, in order. A node is listed once for each of its pods."""
     graph = selection.graph
     found: list[str] = []
     for v, mark in selection.marks.items():

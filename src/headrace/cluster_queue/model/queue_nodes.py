@@ -1,7 +1,7 @@
-"""Which node belongs to which queue. Pure.
+"""The division of nodes among queues. Pure.
 
-Two queues share no node, as each would plan with all of it: of two that select a node, the later is invalid, and has
-none; so has a queue that does not make sense.
+Queues share no nodes, because each queue plans with the whole node. If two queues select the same node, the later one
+is invalid and has no nodes; an invalid FluxQueue has none either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes
 
 
 class QueueNodes(Struct, frozen=True):
-    """The names of a queue's nodes, or why it has none."""
+    """The names of a queue's nodes, or the reason why it has none."""
 
     nodes: frozenset[str] = frozenset()
     problem: str = ""
@@ -31,8 +31,10 @@ class QueueNodes(Struct, frozen=True):
 
 
 def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[str, QueueNodes]:
-    """The nodes of each queue, both by name; `queues` are in the order in which they were first seen, which tells more
-    than creation times of whole seconds. After a restart, the one that has nodes was first.
+    """The nodes of each queue, by queue name.
+
+    `queues` are in the order in which they were first seen, because creation times are only whole seconds. After a
+    restart, a queue that already has nodes goes first.
     """
     owner: dict[str, str] = {}
     found: dict[str, QueueNodes] = {}

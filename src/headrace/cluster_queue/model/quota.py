@@ -1,8 +1,8 @@
 """Quotas: how much of a queue the jobs of a namespace may have at a time. Pure.
 
-A job that would take its namespace over a limit is kept out of the queue's order, where it would block others. The jobs
-in the order count as those that run do, so that all of them may start. Which jobs these are follows from what runs and
-what waits alone: by priority and time in the queue, each job that fits into what those before it have left.
+A job that would take its namespace over a limit stays out of the queue's order, where it would block other jobs. Jobs
+in the order count like running jobs, so that all of them may start. The jobs in the order are derived from the running
+and waiting jobs alone: by priority and time in the queue, each job that fits into the room left by those before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .resources import Amounts, units_of
 
 Object = dict[str, Any]
 Quota = Mapping[str, int]
-"""Limits by the types of `requests.Amounts`, and for jobs JOB."""
+"""Limits by the types of `resources.Amounts`, and by JOB for jobs."""
 
 JOB = "job"
 # The fields of a quota, and their types.
@@ -26,7 +26,7 @@ _FIELDS = {kind: name for name, kind in _TYPES.items()}
 
 
 def quota_of(item: Object) -> dict[str, int]:
-    """The limits in an entry of a FluxQueue's `quotas`, in the units of `requests.amounts_of`."""
+    """The limits in an entry of a FluxQueue's `quotas`, in the units of `resources.amounts_of`."""
     return {kind: units_of(name, item[name]) for name, kind in _TYPES.items() if name in item}
 
 
@@ -46,15 +46,15 @@ class Account:
         self._running: dict[int, tuple[int, ...]] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._order: SortedList[Position] = SortedList()
-        # Waiting jobs that may be in the queue's order, and those that have come since the last review.
+        # Waiting jobs that may be in the queue's order, and jobs added since the last review.
         self._inside: set[int] = set()
         self._new: set[int] = set()
-        # What those that run have; by the last review, what those in the order ask for, too.
+        # The use by running jobs; and, as of the last review, by running jobs and jobs in the order.
         self._used = [0] * len(quota)
         self._taken = self._used
 
     def run(self, jobid: int, amounts: Amounts) -> None:
-        """A job has these amounts of the queue's nodes now."""
+        """Note the amounts that a job now has of the queue's nodes."""
         need = self._need(amounts)
         if self._running.get(jobid) != need:
             self.forget(jobid)
@@ -63,7 +63,7 @@ class Account:
             self.has_changed = True
 
     def wait(self, jobid: int, position: Position, amounts: Amounts) -> None:
-        """A job waits at a position, and asks for these amounts."""
+        """Note that a job waits at a position for these amounts."""
         asks = _Waiting(position, self._need(amounts))
         if self._waiting.get(jobid) != asks:
             self.forget(jobid)
@@ -73,7 +73,7 @@ class Account:
             self.has_changed = True
 
     def forget(self, jobid: int) -> None:
-        """A job neither runs nor waits; unknown ones are ignored."""
+        """Forget a job that neither runs nor waits. Unknown jobs are ignored."""
         waited, ran = self._waiting.pop(jobid, None), self._running.pop(jobid, None)
         if waited:
             self._order.remove(waited.position)
@@ -84,8 +84,9 @@ class Account:
         self._new.discard(jobid)
 
     def review(self) -> Iterator[tuple[int, bool]]:
-        """Of waiting jobs, whether they may be in the queue's order: those for whom that has changed, and the first
-        that may not.
+        """Whether waiting jobs may be in the queue's order.
+
+        Yields the jobs for which this has changed, and the first job that may not.
         """
         self.has_changed = False
         inside, first = self._divide()
@@ -97,7 +98,7 @@ class Account:
         return ((jobid, jobid in inside) for jobid in ordered)
 
     def _divide(self) -> tuple[set[int], int | None]:
-        """The waiting jobs that fit into the quota together with what runs, and the first that does not."""
+        """The waiting jobs that fit into the quota beside the running ones, and the first that does not."""
         room = [limit - used for limit, used in zip(self._limits, self._used, strict=True)]
         inside: set[int] = set()
         first: int | None = None
@@ -120,13 +121,13 @@ class Account:
         return [jobid for jobid in self._waiting if jobid not in self._inside]
 
     def excess(self, jobid: int) -> str:
-        """Which limits a waiting job is over, and by how much; "" for one that is in the order or unknown."""
+        """The limits that a waiting job exceeds, and by how much; "" for one in the order or unknown."""
         if jobid in self._inside or jobid not in self._waiting:
             return ""
         return self._excess(self._waiting[jobid].need, self._taken)
 
     def excess_of(self, amounts: Amounts) -> str:
-        """As `excess`, for what would neither wait nor be in the order; "" for what is within the limits."""
+        """As `excess`, for amounts of a job that starts at once; "" if they are within the limits."""
         inside = [self._waiting[jobid].need for jobid in self._inside]
         taken, need = [sum(column) for column in zip(self._used, *inside, strict=True)], self._need(amounts)
         entries = zip(self._limits, taken, need, strict=True)
@@ -154,7 +155,7 @@ class Account:
 
 
 def _text(kind: str, amount: int) -> str:
-    """An amount as a quantity of Kubernetes."""
+    """An amount as a Kubernetes quantity."""
     if kind == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if kind == "memory":

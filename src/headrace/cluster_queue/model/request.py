@@ -1,4 +1,4 @@
-"""What a job asks of its queue's graph: its pods, their durations, and which nodes they may have. Pure."""
+"""The request of a job to its queue's graph: its pods, duration and constraints on nodes. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ Object = dict[str, Any]
 
 
 class Refusal(ValueError):
-    """A workload that no queue takes: the message names the field and the rule."""
+    """No queue accepts the workload: the message names the field and the rule."""
 
 
 def request_for(entry: Entry, settings: Settings, has_taints: bool, started_with: float | None = None) -> Request:
-    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. `started_with` is
-    the duration of a job that has nodes, whose own one and whose level may not be what the queue takes by now. Raises
-    Refusal, RequestError.
+    """The request of a job to a queue with these settings.
+
+    `has_taints`: there are nodes with taints. `started_with` is the duration of a job with nodes; its current duration
+    and level may no longer be valid for the queue. Raises Refusal, RequestError.
     """
     meta, demand = entry.item["metadata"], entry.demand
     if started_with is None:
@@ -44,9 +45,12 @@ def request_for(entry: Entry, settings: Settings, has_taints: bool, started_with
 
 
 def jobspec_of(entry: Entry, asked: Request) -> Object:
-    """The jobspec (RFC 14) of all pods of a job; {} where it has no sets. None is kept, as very many jobs wait."""
-    # The object of a job that has nodes may have changed to something that no queue takes. `asked` is then still what
-    # the job was started with, and lacks sets that the object has by now.
+    """The jobspec (RFC 14) of all pods of a job; {} without sets.
+
+    It is not cached, because very many jobs wait.
+    """
+    # The object of a job with nodes may have changed to something that no queue accepts. `asked` is then still the
+    # request with which the job was started, and lacks sets that the object has by now.
     sets = [one for one in entry.demand.sets if one.name in asked.sets]
     pods = {one.name: one.pods for one in sets if one.pods} or {one.name: 1 for one in sets[:1]}
     specs = _jobspecs(entry.item["metadata"], pods, asked)
@@ -69,7 +73,7 @@ def _avoids(one: PodSet, other: PodSet, namespace: str) -> bool:
 
 
 def _jobspecs(meta: Object, pods: Mapping[str, int], asked: Request) -> dict[str, Object]:
-    """The jobspec of so many pods of each set. The level stands in that of an only one."""
+    """The jobspec for these numbers of pods of each set. With a single set, it includes the level."""
     alone = len(pods) == 1
     found: dict[str, Object] = {}
     for name, number in pods.items():
@@ -80,7 +84,7 @@ def _jobspecs(meta: Object, pods: Mapping[str, int], asked: Request) -> dict[str
 
 
 def request_of(entry: Entry, asked: Request, pods: Mapping[str, int], others: Mapping[str, Any]) -> JobRequest:
-    """The request for so many pods of each set; `others` are constraints by set, beside those of the pods."""
+    """The request for these numbers of pods of each set. `others` are further constraints, by set."""
     specs = _jobspecs(entry.item["metadata"], pods, asked)
     found = []
     for name, spec in specs.items():
@@ -91,19 +95,19 @@ def request_of(entry: Entry, asked: Request, pods: Mapping[str, int], others: Ma
 
 
 def marks_of(entry: Entry, name: str) -> Iterator[tuple[str, str]]:
-    """What the objects of a job, which are several for a group, say by an annotation, each with where it stands."""
+    """The values of an annotation of a job's objects (a group has several), each with its path."""
     for meta in (one["metadata"] for one in entry.workload.objects(entry.item)):
         if name in (annotations := meta.get("annotations") or {}):
             yield str(annotations[name]), f"{_whose(entry, meta)}metadata.annotations[{name}]"
 
 
 def _whose(entry: Entry, meta: Object) -> str:
-    """Which object of a job a refusal is about: "" where it has no other."""
+    """The prefix that names the object in a refusal; "" for a job with one object."""
     return f"{meta['name']}: " if entry.workload is group.WORKLOAD_KIND else ""
 
 
 def check_marks(entry: Entry) -> None:
-    """Whether the labels and annotations of a job's objects say what they can say. Raises Refusal."""
+    """Check the labels and annotations of a job's objects. Raises Refusal."""
     for meta in (one["metadata"] for one in entry.workload.objects(entry.item)):
         whose, labels, annotations = _whose(entry, meta), meta.get("labels") or {}, meta.get("annotations") or {}
         for where, marks, names in (("annotations", annotations, (HOLD, GANG)), ("labels", labels, (SKIP,))):
@@ -122,8 +126,9 @@ def check_marks(entry: Entry) -> None:
 
 
 def check_priority(entry: Entry, has_class: Callable[[str], bool]) -> None:
-    """Whether the pods of a job can be made as far as their PriorityClass goes; a pod that there is has a value of its
-    own. Raises Refusal.
+    """Check that the PriorityClass of a job's pods exists, so that they can be created. Raises Refusal.
+
+    Existing pods already have a priority value.
     """
     for one in entry.demand.templates:
         name = one.get("priorityClassName")
@@ -132,8 +137,9 @@ def check_priority(entry: Entry, has_class: Callable[[str], bool]) -> None:
 
 
 def check_placement(entry: Entry, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:
-    """Whether the pods of a job may be bound as the queue does it; `has_claim` says whether the claim for a volume of
-    this namespace and name is bound. Raises Refusal.
+    """Check that a job's pods may be bound in the way of the queue. Raises Refusal.
+
+    `has_claim` says whether the volume claim of this namespace and name is bound.
     """
     for one in entry.demand.templates:
         if settings.placement == "pin" and one.get("schedulerName") in SCHEDULERS:
@@ -151,7 +157,7 @@ def check_placement(entry: Entry, settings: Settings, has_claim: Callable[[str, 
 
 
 def claims_of(entry: Entry) -> Iterator[tuple[str, str]]:
-    """The claims for volumes of the pods of a job, by namespace and name."""
+    """The volume claims of a job's pods, by namespace and name."""
     volumes = (volume for one in entry.demand.templates for volume in one.get("volumes") or ())
     for claim in (*map(_claim_of, volumes), *entry.demand.claims):
         if claim:
@@ -163,7 +169,7 @@ def _claim_of(volume: Object) -> str:
 
 
 def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, str], bool]) -> None:
-    """Volumes and devices that kube-scheduler would find are none of a queue's that binds. Raises Refusal."""
+    """Check that a template needs no volume or device lookup, which a binding queue lacks. Raises Refusal."""
     if template.get("resourceClaims"):
         raise Refusal("resourceClaims of its pods: a queue with placement bind finds no devices for claims")
     for volume in template.get("volumes") or ():
@@ -177,7 +183,7 @@ def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, 
 
 
 def _within(entry: Entry, settings: Settings) -> str:
-    """The label of which all nodes of a job have one value, "" for none. Raises Refusal."""
+    """The label for which all nodes of a job have one value; "" for none. Raises Refusal."""
     marks = {text: where for text, where in marks_of(entry, WITHIN) if text}
     for text, where in marks.items():
         if text not in settings.topology:
@@ -189,7 +195,8 @@ def _within(entry: Entry, settings: Settings) -> str:
 
 
 def _duration(entry: Entry, settings: Settings) -> float:
-    """How long a job runs, in whole seconds, rounded up: the longest that its objects say; 0 if that is not known.
+    """The duration of a job in seconds, rounded up: the longest of its objects; 0 if not known.
+
     Raises Refusal.
     """
     marks = [(_parsed(text, where), text, where) for text, where in marks_of(entry, DURATION)]
@@ -220,7 +227,7 @@ def _parsed(text: str, where: str) -> float:
 
 
 def beside(entry: Entry, queue: ClusterQueue, name: str, slots: Iterable[Slot]) -> Any:
-    """The constraint on nodes of a set that follows from other slots of its job, None for none."""
+    """The constraint on nodes of a set that results from other slots of its job; None for none."""
     asked, slots = entry.request, list(slots)
     own = asked.sets.get(name) if asked else None
     if asked is None or own is None:
@@ -233,10 +240,10 @@ def beside(entry: Entry, queue: ClusterQueue, name: str, slots: Iterable[Slot]) 
 
 
 def none_of(names: Collection[str]) -> list[Any]:
-    """The constraint that keeps from some nodes, as a list of one; empty for none."""
+    """The constraint that excludes some nodes, as a list of one; an empty list for no nodes."""
     return [{"not": [{"hostlist": sorted(names)}]}] if names else []
 
 
 def _is_apart(name: str, own: SetRequest, other_name: str, other: SetRequest | None) -> bool:
-    """Whether pods of two sets have no node in common."""
+    """Whether pods of two sets must not share a node."""
     return own.is_apart if name == other_name else bool(own.keeps_apart and other and other.keeps_apart)

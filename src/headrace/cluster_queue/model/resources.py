@@ -1,6 +1,6 @@
-"""What a pod asks of its node, and a job of the graph. Pure.
+"""Resources of pods, and jobspecs made of them. Pure.
 
-A pod takes what kube-scheduler counts for it, so that what is planned is bound. Amounts are whole numbers by the type
+A pod takes what kube-scheduler counts for it, so that planned pods can be bound. Amounts are whole numbers by the type
 of the graph's vertices: cpu in thousandths of a core, memory and other bytes in MiB, both rounded up; `pod` is 1.
 """
 
@@ -22,18 +22,20 @@ _Exact = dict[str, Fraction]
 
 _MIB = 2**20
 _GPU = "nvidia.com/gpu"
-# What the resources of a whole pod may say (Kubernetes 1.34, "Pod-level resources"), beside huge pages.
+# The resources that may be set for a whole pod (Kubernetes 1.34, "Pod-level resources"), beside huge pages.
 _OF_PODS = ("cpu", "memory")
 
 
 class Malformed(ValueError):
-    """An object that no queue takes: the message names the field and the rule."""
+    """No queue accepts the object: the message names the field and the rule."""
 
 
 def amounts_of(spec: Object, status: Object | None = None) -> dict[str, int]:
-    """What a pod with this spec (core/v1 PodSpec) takes of its node; `status` is that of a pod that there is, whose
-    kubelet may not have carried out a resize yet. Raises Malformed. Source: Kubernetes 1.34, "Resource sharing within
-    containers" (init and sidecar containers), "Pod Overhead", "Resize CPU and Memory Resources assigned to Containers".
+    """The amounts that a pod with this spec (core/v1 PodSpec) takes of its node.
+
+    `status` is that of an existing pod, whose kubelet may not have carried out a resize yet. Raises Malformed. Source:
+    Kubernetes 1.34, "Resource sharing within containers" (init and sidecar containers), "Pod Overhead", "Resize CPU and
+    Memory Resources assigned to Containers".
     """
     found = _of_containers(spec, status or {})
     resources = spec.get("resources") or {}
@@ -49,7 +51,10 @@ def amounts_of(spec: Object, status: Object | None = None) -> dict[str, int]:
 
 
 def _of_containers(spec: Object, status: Object) -> _Exact:
-    """Containers run together, and with the sidecars that were started before them; init containers one by one."""
+    """The amounts of a pod's containers.
+
+    Containers run together with the sidecars. Init containers run one by one, each with the sidecars started before it.
+    """
     keeps = condition(status, "PodResizePending").get("reason") == "Infeasible"
     found: _Exact = {}
     statuses = _by_name(status.get("containerStatuses"))
@@ -77,9 +82,10 @@ def _by_name(statuses: list[Object] | None) -> dict[Any, Object]:
 
 
 def _of_container(container: Object, status: Object | None, keeps: bool) -> _Exact:
-    """What a container asks for or has, whichever is more; `keeps`: its node cannot give it what it asks for.
+    """The amounts that a container requests or has, whichever is more.
 
-    What has a limit alone asks for that: the API server says so in pods, not in templates.
+    `keeps`: its node cannot give it what it requests. A container with only a limit requests that amount: the API
+    server fills it in for pods, but not for templates.
     """
     resources = container.get("resources") or {}
     found = _values({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
@@ -93,16 +99,17 @@ def _of_container(container: Object, status: Object | None, keeps: bool) -> _Exa
     return found
 
 
-# Pods have few different amounts, and are counted whenever something of their node changes.
+# Pods have few different amounts, and are counted whenever something on their node changes.
 @lru_cache(4096)
 def _quantity(text: object) -> Fraction:
-    """Raises ValueError."""
+    """Parse a quantity. Raises ValueError."""
     return quantity(str(text))
 
 
 def _value(name: str, text: object) -> Fraction:
-    """What a pod says of a resource, by the rules of the API server for pods, which it does not apply to all templates.
-    Raises Malformed.
+    """The amount of a resource in a pod, checked by the API server's rules for pods. Raises Malformed.
+
+    The API server does not apply these rules to all templates.
     """
     try:
         amount = _quantity(text)
@@ -130,24 +137,25 @@ def _raise(into: _Exact, others: _Exact) -> None:
 
 
 def is_counted(name: str) -> bool:
-    """Whether nodes have a pool of a resource of Kubernetes: the standard ones of pods, and extended resources."""
+    """Whether nodes have a pool of a resource: the standard resources of pods, and extended resources."""
     return name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-") or "/" in name
 
 
 def type_of(name: str) -> str:
-    """The type of the graph's vertices for a resource of Kubernetes. Paths of vertices have slashes of their own, so
-    that in a name becomes a `~`, which no name of a resource has.
+    """The type of the graph's vertices for a Kubernetes resource.
+
+    Paths of vertices contain slashes, so a slash in the name becomes a `~`, which no resource name contains.
     """
     return "gpu" if name == _GPU else name.replace("/", "~")
 
 
 def resource_of(kind: str) -> str:
-    """The name of the resource whose vertices are of a type (`type_of`)."""
+    """The Kubernetes resource for a type of vertices (inverse of `type_of`)."""
     return _GPU if kind == "gpu" else kind.replace("~", "/")
 
 
 def units_of(name: str, amount: object) -> int:
-    """The units of a pool of this amount (a quantity) of a resource, rounded down. Raises ValueError."""
+    """A quantity of a resource in the units of its pool, rounded down. Raises ValueError."""
     return int(_in_units(name, _quantity(amount)))
 
 
@@ -167,12 +175,12 @@ def total(several: Iterable[Amounts]) -> dict[str, int]:
 
 
 def beyond(amounts: Amounts, given: Amounts) -> dict[str, int]:
-    """What of some amounts is more than was given."""
+    """The part of some amounts that exceeds the given amounts."""
     return {kind: amount - given.get(kind, 0) for kind, amount in amounts.items() if amount > given.get(kind, 0)}
 
 
 def largest(several: Iterable[Amounts]) -> dict[str, int]:
-    """Amounts that are enough for each of several."""
+    """The maximum of several amounts, by type."""
     found: dict[str, int] = {}
     for amounts in several:
         for kind, amount in amounts.items():
@@ -192,9 +200,10 @@ def jobspec(
     within: str = "",
     label: str = "pod",
 ) -> Object:
-    """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none.
-    `is_apart`: no two of them on one node; `within`: the type of a level above nodes, all in one of which they are;
-    `label`: that of their slots.
+    """The jobspec (RFC 14) of `pods` pods, each with `amounts` of one node.
+
+    `duration` is in seconds, 0 for none. `is_apart`: no two pods share a node. `within`: the type of a level above
+    nodes; all pods are within one vertex of it. `label` is the label of the slots.
     """
     inside = [{"type": kind, "count": amount, "exclusive": False} for kind, amount in sorted(amounts.items())]
     slot: Object = {"type": "slot", "count": 1 if is_apart else pods, "label": label, "with": inside}
@@ -212,8 +221,10 @@ def jobspec(
 
 
 def jobspec_of_sets(sets: Mapping[str, Object], within: str = "") -> Object:
-    """The jobspec of several sets of pods, by the labels of their slots, out of that of each. Their constraints are
-    `attributes.user.constraints` by label, as those of RFC 14 are for all of a job; `within`: as for `jobspec`.
+    """The jobspec of several sets of pods, from the jobspec of each, by the label of its slots.
+
+    Their constraints are in `attributes.user.constraints` by label; those of RFC 14 apply to the whole job. `within` is
+    as for `jobspec`.
     """
     first = next(iter(sets.values()))
     resources = [one["resources"][0] for one in sets.values()]

@@ -1,4 +1,4 @@
-"""The cluster as the cycle has last seen it, with the indexes that its steps ask for. No decisions."""
+"""The cluster as last seen by the cycle, with the indexes that the steps need. No decisions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .fluxjobs import is_external, jobid_of
 Object = dict[str, Any]
 _Key = TypeVar("_Key")
 
-# How many owners are looked at above an object: those of the known kinds are three. Users write owners as they like.
+# Maximum number of owners to follow above an object. The known kinds need three, but users may write any owners.
 MOST_OWNERS = 8
 
 
 class Change(NamedTuple):
-    """An object as it is now, or (`gone`) as it last was."""
+    """An object as it is now or, if `gone`, as it last was."""
 
     kind: Kind
     item: Object
@@ -31,8 +31,10 @@ class Change(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """What changes are about: workloads by uid, nodes by name (what they are, and which pods they have), queues, and
-    claims for volumes by namespace and name.
+    """The objects that changes are about.
+
+    Workloads by uid; nodes by name, both for their own changes and for those of their pods (`loads`); queues by name;
+    volume claims by namespace and name.
     """
 
     workloads: dict[str, None]
@@ -43,20 +45,22 @@ class Touched(NamedTuple):
 
 
 class Snapshot:
-    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload, `externals` by job id, all else by name.
+    """The objects of the cluster.
 
-    A workload is an object of a known kind that none of a known kind owns: what it owns, and all their pods, are its.
-    `namespace` is the queue's own, where the FluxJobs of `externals` are.
+    `workloads` and `pods` are by uid, `fluxjobs` by the uid of their workload, `externals` by job id, all else by name.
+
+    A workload is an object of a known kind whose owner is not of a known kind. The objects that it owns, and all their
+    pods, belong to it. `namespace` is the namespace of the queue itself, where the FluxJobs of `externals` are.
     """
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.workloads: dict[str, tuple[WorkloadKind, Object]] = {}
-        # The resource version in which each workload was first seen, which orders those of one second: creation times
-        # are whole seconds, and each write to an object gives that object a newer version.
+        # The resource version in which each workload was first seen. It orders workloads of the same second: creation
+        # times are whole seconds, and each write to an object gives it a newer version.
         self.first_versions: dict[str, int] = {}
         self.pods: dict[str, Object] = {}
-        # Objects that others own, and what owns what, both by uid; pods by what has made them, and that by pod.
+        # Owned objects, and the owner of each object, both by uid; pods by their maker, and the maker of each pod.
         self._owned: dict[str, tuple[WorkloadKind, Object]] = {}
         self._owner: dict[str, str] = {}
         self._owns: dict[str, dict[str, None]] = {}
@@ -64,8 +68,8 @@ class Snapshot:
         self._maker: dict[str, str] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
-        # By their uid, the workloads of FluxJobs, and FluxJobs without one: an object that is deleted alone (`kubectl
-        # delete --cascade=orphan`) leaves its FluxJob behind.
+        # By FluxJob uid, the uid of its workload; and FluxJobs without a workload. An object that is deleted alone
+        # (`kubectl delete --cascade=orphan`) leaves its FluxJob behind.
         self._workload_of: dict[str, str] = {}
         self.orphans: dict[str, Object] = {}
         self.externals: dict[int, Object] = {}
@@ -75,24 +79,26 @@ class Snapshot:
         self._queue_of: dict[str, str] = {}
         self._bound_claims: set[tuple[str, str]] = set()
         self._in_namespace: dict[str, dict[str, None]] = {}
-        # By the name of the PriorityClass, its value, and whether it is that of pods that name none.
+        # By the name of the PriorityClass, its value and whether it is the default.
         self._priorities: dict[str, tuple[int, bool]] = {}
 
     def queue_of(self, namespace: str) -> str:
-        """The queue of a namespace; "" for one that is not labelled."""
+        """The queue of a namespace; "" for a namespace without the label."""
         return self._queue_of.get(namespace, "")
 
     def has_claim(self, namespace: str, name: str) -> bool:
-        """Whether there is a PersistentVolumeClaim, and it is bound to a volume."""
+        """Whether a PersistentVolumeClaim exists and is bound to a volume."""
         return (namespace, name) in self._bound_claims
 
     def has_priority_class(self, name: str) -> bool:
-        """Whether there is a PriorityClass."""
+        """Whether a PriorityClass exists."""
         return name in self._priorities
 
     def priority_of(self, spec: Object, is_pod: bool) -> int:
-        """The priority of a PodSpec: the value that its PriorityClass has now, else (of a pod) the one that admission
-        has put in, else that of the default class. What a template says of itself is not checked.
+        """The priority of a PodSpec: the current value of its PriorityClass.
+
+        Else, for a pod, the value that admission has set; else that of the default class. The value in a template is
+        ignored, because nothing checks it.
         """
         found = self._priorities.get(spec.get("priorityClassName") or "")
         if found is not None:
@@ -101,14 +107,14 @@ class Snapshot:
         return int(spec.get("priority", default)) if is_pod else default
 
     def apply(self, changes: Iterable[Change]) -> Touched:
-        """Take changes in; returns what they are about."""
+        """Apply changes; returns the objects that they are about."""
         touched = Touched({}, {}, {}, {}, {})
         for change in changes:
             self._apply(change, touched)
         return touched
 
     def everything(self) -> Touched:
-        """As if all that there is had changed."""
+        """All objects, as if each had changed."""
         uids = dict.fromkeys([*self.workloads, *self.fluxjobs, *self.orphans])
         return Touched(uids, dict.fromkeys(self.nodes), dict.fromkeys(self.pods_on), dict.fromkeys(self.queues), {})
 
@@ -118,7 +124,7 @@ class Snapshot:
         if kind == PODS:
             owner, former = maker_of(item), self._maker.get(uid, "")
             if former not in ("", owner):
-                # It has come to a controller or a group, or left one.
+                # The pod has got another controller or group, or has left one.
                 self._apply_pod(item, uid, former, True, touched)
                 self._apply_made(item, uid, former, True, touched)
             _put(self._maker, uid, owner, gone)
@@ -148,7 +154,10 @@ class Snapshot:
                 touched.workloads.update(dict.fromkeys(self.workloads))
 
     def _apply_owner(self, kind: WorkloadKind, item: Object, uid: str, gone: bool, touched: Touched) -> None:
-        """An object that may have an owner. Its pods go with it to another one, as they are found by what made them."""
+        """Apply an object that may have an owner.
+
+        Pods are found by their maker, so they follow the object to a new owner.
+        """
         reference = None if gone else known_owner(item)
         owner = str(reference["uid"]) if reference else ""
         if owner and uid in (owner, *self._above(owner)):
@@ -167,7 +176,7 @@ class Snapshot:
             touched.workloads[self.root_of(owner)] = None
 
     def _apply_made(self, pod: Object, uid: str, owner: str, gone: bool, touched: Touched) -> None:
-        """A pod that is a workload of its own, or makes up one with others of its group."""
+        """Apply a pod that is a workload by itself, or part of a group that is one."""
         if owner == uid:
             self._apply_workload(KINDS["Pod"], pod, uid, gone, touched)
         elif name := name_in_uid(owner):
@@ -185,7 +194,7 @@ class Snapshot:
             self.fluxjobs.pop(former, None)
             touched.workloads[former] = None
         _put(self._workload_of, uid, owner, not owner)
-        # One without an id of a job is not of this program's making.
+        # Without a job id, the FluxJob was not created by this program.
         is_orphan = not gone and not owner and jobid_of(item) > 0
         _put(self.orphans, uid, item, not is_orphan)
         if owner:
@@ -195,11 +204,14 @@ class Snapshot:
             touched.workloads[uid] = None
 
     def is_own(self, fluxjob: Object) -> bool:
-        """Whether a FluxJob is in the namespace in which the queue makes those of external jobs."""
+        """Whether a FluxJob is in the namespace where the queue creates those of external jobs."""
         return bool(fluxjob["metadata"]["namespace"] == self.namespace)
 
     def _apply_external(self, item: Object, uid: str, gone: bool) -> None:
-        """One keeps the id by which it was first seen, and another that is said to have the same counts for nothing."""
+        """Apply the FluxJob of an external job.
+
+        A FluxJob keeps the job id with which it was first seen. A second FluxJob with the same id is ignored.
+        """
         jobid = self._external_ids.setdefault(uid, jobid_of(item))
         is_its_own = self.externals.get(jobid, item)["metadata"]["uid"] == uid
         if gone:
@@ -247,20 +259,20 @@ class Snapshot:
         return [uid, *self._above(uid)][-1]
 
     def _above(self, uid: str) -> Iterator[str]:
-        """The owner of an object, its owner, and so on."""
+        """The owner of an object, that owner's owner, and so on."""
         for _ in range(MOST_OWNERS):
             if not (uid := self._owner.get(uid, "")):
                 return
             yield uid
 
     def _below(self, uid: str, depth: int = MOST_OWNERS) -> Iterator[str]:
-        """An object, and those that it has made, itself or by others."""
+        """An object and everything that it owns, directly or indirectly."""
         yield uid
         for one in self._owns.get(uid, ()) if depth else ():
             yield from self._below(one, depth - 1)
 
     def made_by(self, uid: str) -> dict[str, list[Object]]:
-        """The objects of known kinds that a workload has made, itself or by others, by kind and in order of names."""
+        """The objects of known kinds that a workload owns, directly or not, by kind and sorted by name."""
         found: dict[str, list[Object]] = {}
         for one in self._below(uid):
             workload, item = self._owned.get(one, (None, {}))
@@ -274,19 +286,20 @@ class Snapshot:
             yield from (pod for pod in self._made.get(one, {}).values() if self._is_beside(uid, pod))
 
     def _is_beside(self, uid: str, item: Object) -> bool:
-        """Whether an object is in the namespace of a workload: references to owners in others are none (Kubernetes
-        1.34, "Owners and Dependents").
+        """Whether an object is in the namespace of a workload.
+
+        References to owners in other namespaces are invalid (Kubernetes 1.34, "Owners and Dependents").
         """
         found = self.workloads.get(uid)
         return found is None or found[1]["metadata"]["namespace"] == item["metadata"]["namespace"]
 
     def live_pods(self, uid: str) -> Iterator[Object]:
-        """The pods of a workload that hold something of their nodes, or will."""
+        """The pods of a workload that hold resources of their nodes, or will."""
         return (pod for pod in self.pods_of(uid) if is_live(pod))
 
 
 def workload_of(fluxjob: Object) -> str:
-    """The uid of the workload of a FluxJob; "" for one that belongs to no object."""
+    """The uid of the workload of a FluxJob; "" if the FluxJob belongs to no object."""
     meta, spec = fluxjob["metadata"], fluxjob.get("spec") or {}
     if not meta.get("ownerReferences"):
         return ""
@@ -296,7 +309,7 @@ def workload_of(fluxjob: Object) -> str:
 
 
 def _leave(index: dict[str, dict[str, Any]], key: str, uid: str) -> None:
-    """Take one out of those of a key, which goes with its last."""
+    """Remove a uid from the entry of a key, and the entry with its last uid."""
     found = index.get(key, {})
     found.pop(uid, None)
     if not found:
@@ -311,7 +324,10 @@ def _put(into: dict[_Key, Any], key: _Key, value: Any, gone: bool) -> None:
 
 
 def node_of(pod: Object) -> str:
-    """The node that a pod is bound or pinned to; "" for none. A gated pod is on no node, whatever it says of itself."""
+    """The node that a pod is bound or pinned to; "" for none.
+
+    A gated pod is on no node, whatever its annotations say.
+    """
     if gate_index(pod) >= 0:
         return ""
     pinned = (pod["metadata"].get("annotations") or {}).get(PLACE, "")
@@ -319,13 +335,14 @@ def node_of(pod: Object) -> str:
 
 
 def is_live(pod: Object) -> bool:
-    """Whether a pod is there and has not ended; one that is told to end holds what it has until it is gone."""
+    """Whether a pod has not ended. A pod that is being deleted holds its resources until it is gone."""
     return (pod.get("status") or {}).get("phase") not in POD_ENDS
 
 
 def lasts_for_ever(pod: Object) -> bool:
-    """Whether a bound pod goes on until somebody deletes it: its containers are started again whenever they end
-    (core/v1 PodSpec, `restartPolicy`), as those of DaemonSets and Deployments are.
+    """Whether a bound pod runs until someone deletes it.
+
+    Its containers are restarted whenever they end (core/v1 PodSpec, `restartPolicy`), as in DaemonSets and Deployments.
     """
     spec, meta = pod["spec"], pod["metadata"]
     has_end = "activeDeadlineSeconds" in spec or "deletionTimestamp" in meta
@@ -333,13 +350,14 @@ def lasts_for_ever(pod: Object) -> bool:
 
 
 def is_held(item: Object) -> bool:
-    """Whether an object was created suspended by this program's webhook, and is so still."""
+    """Whether an object was suspended by this program's webhook at its creation, and still is."""
     return bool((item["metadata"].get("annotations") or {}).get(HELD) == "true")
 
 
 def is_placed(pod: Object) -> bool:
-    """Whether a pod that holds something was given to a node as one of a job. Its user may have created it with our
-    marks, but the gate goes only with the node.
+    """Whether a live pod was given to a node as a pod of a job.
+
+    Its user may have created it with these marks, but only the queue removes the gate.
     """
     meta = pod["metadata"]
     is_marked = PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {})

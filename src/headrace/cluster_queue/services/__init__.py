@@ -1,1 +1,1 @@
-"""The gRPC services of fluxion, Fluence and fluxqueue's plugin: the messages, the graphs behind them, the server."""
+"""The gRPC services of fluxion, Fluence and fluxqueue's plugin: messages, graphs and server."""

@@ -1,4 +1,4 @@
-"""What the services ask of a graph, whichever it is: one that a client has sent, or that of the live cluster."""
+"""The interface of a graph to the services: a graph sent by a client, or that of the live cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ Object = dict[str, Any]
 
 
 class Unanswerable(Exception):
-    """A request that cannot be answered as it is asked; the message says why, for its sender."""
+    """A request cannot be answered; the message tells its sender why."""
 
 
 class Pods(NamedTuple):
-    """So many pods of a group: whole cores, bytes of memory and storage, and GPUs for each. `in_zone`: all of them on
-    one node of one zone.
+    """Pods of a group.
+
+    Each has whole cores, bytes of memory and storage, and GPUs. `in_zone`: all of them are on one node of one zone.
     """
 
     group: str
@@ -27,8 +28,10 @@ class Pods(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """What a request was given: the selected part of the graph (JGF), the cores on each node by its name, and the time
-    (seconds) from which it has them; `overhead` is the time of the match in seconds.
+    """The result of a match.
+
+    `allocation` is the selected part of the graph (JGF), `cores` the cores on each node by name, and `at` the time
+    (seconds) from which the resources are allocated. `overhead` is the duration of the match in seconds.
     """
 
     jobid: int
@@ -40,22 +43,25 @@ class Matched(NamedTuple):
 
 
 class Backend(Protocol):
-    """A graph with jobs. All but `init` and `groups` raise Unanswerable; `init` does for a graph that is wrong."""
+    """A graph with jobs.
+
+    All methods but `init` and `groups` raise Unanswerable; `init` raises it for an invalid graph.
+    """
 
     async def init(self, policy: str, jgf: str) -> bool:
-        """Begin with a graph (JGF) that has no jobs; False where the graph is not the client's to choose."""
+        """Begin with a graph (JGF) without jobs; False if the client may not choose the graph."""
 
     async def match(self, jobspec: str, reserves: bool) -> Matched:
-        """Give a jobspec (YAML or JSON) resources now; with `reserves`, at the earliest time at which it fits."""
+        """Give resources to a jobspec (YAML or JSON) now or, with `reserves`, as soon as it fits."""
 
     async def match_pods(self, pods: Pods) -> Matched:
         """Give pods resources now."""
 
     async def cancel(self, jobid: int) -> None:
-        """Take back what a job has."""
+        """Release the resources of a job."""
 
     def resources(self) -> str:
         """The whole graph (JGF)."""
 
     def groups(self) -> Mapping[str, int]:
-        """How many pods each group has."""
+        """The number of pods in each group."""

@@ -1,8 +1,7 @@
-"""A graph that a client has sent, and the jobs that clients have matched on it. No I/O, no clocks but for the time that
-a match takes.
+"""A graph sent by a client, and the jobs matched on it. No I/O; the clock only measures matches.
 
-Its time stands still at 0, as in the services' originals: a job holds what it was given until it is cancelled, and a
-reservation begins when the durations of those before it are over.
+Its time stands still at 0, as in the original services: a job holds its resources until it is cancelled, and a
+reservation begins after the durations of those before it.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from .backend import Matched, Pods, Unanswerable
 
 Object = dict[str, Any]
 _NOW = 0
-# Fluence's pods are planned for an hour, in seconds.
+# The duration for which Fluence's pods are planned, in seconds.
 _PODS_DURATION = 3600
 _MIB = 2**20
 
 
 class GivenGraph:
-    """The graph of the last `init` (`backend.Backend`). `policy` is the match policy where `init` names none."""
+    """The graph of the last `init` (`backend.Backend`). `policy` is the default match policy."""
 
     def __init__(self, policy: str = "first") -> None:
         self._policy = policy
         self._scheduler: Scheduler | None = None
         self._text = ""
         self._last_jobid = 0
-        # The group of a job that came as pods, and their number, by the job's id.
+        # By job id, the group and the number of pods of a job that was matched as pods.
         self._pods: dict[int, tuple[str, int]] = {}
 
     async def init(self, policy: str, text: str) -> bool:
@@ -47,7 +46,7 @@ class GivenGraph:
         return True
 
     def load(self, policy: str, text: str) -> None:
-        """Begin with a graph without jobs. Raises Unanswerable, and then keeps the one before."""
+        """Begin with a graph without jobs. Raises Unanswerable and then keeps the previous graph."""
         try:
             chosen = by_name(policy or self._policy)
         except ValueError as exc:
@@ -117,7 +116,7 @@ class GivenGraph:
 
 
 def _jobspec(pods: Pods) -> Object:
-    """The jobspec of pods on a graph of cores, memory (MB) and GPUs, as Fluence's is; storage is not in it."""
+    """The jobspec of pods on a graph like Fluence's: cores, memory (MB) and GPUs, but no storage."""
     wanted = {"core": pods.cores, "memory": max(pods.memory // _MIB, 1) if pods.memory else 0, "gpu": pods.gpus}
     inside = [{"type": kind, "count": count} for kind, count in wanted.items() if count]
     top: Object = {"type": "slot", "count": pods.number, "label": "default", "with": inside}
@@ -128,7 +127,7 @@ def _jobspec(pods: Pods) -> Object:
 
 
 def allocation_object(graph: Graph, allocation: Allocation) -> Object:
-    """The selected part of the graph (JGF). Each vertex has its basename, by which clients know nodes, and its name."""
+    """The selected part of the graph (JGF). Each vertex has its basename, by which clients identify nodes."""
     found = graph_object(graph, allocation)
     for node, item in zip(found["graph"]["nodes"], allocation.selection.items, strict=True):
         node["metadata"].update(basename=graph.basename[item.vertex], name=graph.name(item.vertex))
@@ -136,8 +135,9 @@ def allocation_object(graph: Graph, allocation: Allocation) -> Object:
 
 
 def cores_of(allocation: Object) -> tuple[tuple[str, int], ...]:
-    """The cores of each node of an allocation, by the node's basename: vertices below a node have its path before
-    theirs.
+    """The cores of each node of an allocation, by the node's basename.
+
+    The path of a vertex below a node begins with the node's path.
     """
     vertices = [one["metadata"] for one in allocation["graph"]["nodes"]]
     counts = {one["paths"]["containment"]: 0 for one in vertices if one["type"] == "node"}

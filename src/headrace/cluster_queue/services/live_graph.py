@@ -1,7 +1,7 @@
-"""The graph of the live cluster for the services (`backend.Backend`): what is matched here, no queue gives to its jobs.
+"""The graph of the live cluster for the services (`backend.Backend`).
 
-A match is a FluxJob without an object (`cycle.external`) from the answer on until Cancel. It starts now, or as a
-reservation at the earliest time at which it fits, beside what the queue has planned.
+Resources matched here are not given to jobs of the queue. A match is a FluxJob without an object (`cycle.external`)
+from its response until Cancel. It starts now or, as a reservation, as soon as it fits beside the plans of the queue.
 """
 
 from __future__ import annotations
@@ -38,20 +38,23 @@ Object = dict[str, Any]
 log = logging.getLogger("headrace.cluster_queue.services")
 
 _MIB = 2**20
-# Seconds that calls, and after them the FluxJobs of those that failed, have to end when the services stop.
+# Seconds that calls have to end when the services stop; and then again for the FluxJobs of failed calls to be deleted.
 _GRACE = 1.0
-# Seconds between attempts to delete such a FluxJob, at first and at most.
+# Seconds between attempts to delete such a FluxJob, initially and at most.
 _RETRY, _LONGEST_RETRY = 0.5, 30.0
-# Seconds for which the API server may still carry out a request whose answer was lost (its `--request-timeout`).
+# Seconds for which the API server may still carry out a request whose response was lost (its `--request-timeout`).
 _REQUEST_TIMEOUT = 60.0
-# Its answers from which on a request may have been carried out all the same; and those to the deletion of an object
-# that is not there, or another one by now.
+# From this response code on, a request may have been carried out despite the error. The other codes mean that an object
+# to delete does not exist, or is another one by now.
 _SERVER_ERROR = 500
 _GONE = (404, 409)
 
 
 class Grpc(Struct, frozen=True, kw_only=True):
-    """The choices of `headrace fluxqueue run --grpc`: HOST:PORT, the FluxQueue whose nodes are matched."""
+    """The options of `headrace fluxqueue run --grpc`.
+
+    `address` is HOST:PORT, `queue` the FluxQueue whose nodes are matched.
+    """
 
     address: str
     queue: str = DEFAULT_QUEUE
@@ -64,14 +67,14 @@ class LiveGraph:
         self._cycle = controller.cycle
         self.begun = controller.begun
         self._queue = queue
-        # FluxJobs of matches, by job id, until the cycle has observed them (`_unseen`).
+        # By job id, the FluxJobs of matches until the cycle has observed them (`_unseen`).
         self._made: dict[int, Object] = {}
-        # FluxJobs that are being written, and those of failed matches that are being deleted: asyncio itself keeps no
-        # task from being collected.
+        # Tasks that write FluxJobs, or delete those of failed matches. The references keep the tasks from being
+        # garbage-collected.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def tell_unknown_queue(self) -> None:
-        """Say in the log that the FluxQueue is not there, if so; what is asked for is refused until it is."""
+        """Log a warning if the FluxQueue does not exist; requests are refused until it does."""
         if self._queue not in self._cycle.context.queues:
             log.warning(
                 "there is no FluxQueue %s for gRPC to match; there are %s",
@@ -106,7 +109,7 @@ class LiveGraph:
         }
         jobspec = resources.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
         if pods.in_zone:
-            # A node is in one zone, if the cluster has any.
+            # Where the cluster has zones, each node is in one zone.
             node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
             jobspec = {**jobspec, "resources": [node]}
         marks = {GROUP_NAMES[0]: pods.group, external.NUMBER: str(pods.number)} if pods.group else {}
@@ -115,7 +118,7 @@ class LiveGraph:
     async def _match(
         self, jobspec: Object, request: JobRequest, reserves: bool, marks: Mapping[str, str] | None = None
     ) -> Matched:
-        """Give a request resources; `marks` are annotations of its FluxJob."""
+        """Give resources to a request. `marks` are annotations of its FluxJob."""
         began, now = time.perf_counter(), time.time()
         try:
             jobid, selection, start = self._cycle.externals.match(self._queue, jobspec, request, now, reserves)
@@ -133,8 +136,8 @@ class LiveGraph:
             is_node = graph.type[item.vertex] == "node"
             node["metadata"].update(basename=named if is_node else graph.basename[item.vertex], name=named)
         name = body["metadata"]["name"]
-        # gRPC cancels the call of a client that is gone. The request that the call has sent to the API server is
-        # carried out all the same, so that is a task which the cancellation does not reach.
+        # gRPC cancels the call of a client that disconnects, but the request that the call has sent to the API server
+        # is carried out anyway. So the request is a task of its own, which the cancellation does not reach.
         writing = self._begin(name, self._controller.make_external(body, now))
         try:
             made = await asyncio.shield(writing)
@@ -149,15 +152,16 @@ class LiveGraph:
         return Matched(jobid, shown, cores, is_later, start, time.perf_counter() - began)
 
     def _begin(self, fluxjob: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task about the FluxJob of this name."""
+        """Start a task about the FluxJob of this name."""
         task = asyncio.create_task(work, name=fluxjob)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _delete(self, body: Object, writing: asyncio.Task[Object]) -> None:
-        """Delete the FluxJob of a match that failed, if there is one or may come to be one: nobody has its id, and it
-        would hold its nodes for ever.
+        """Delete the FluxJob of a failed match, if it exists or may still be created.
+
+        No client has its id, so it would hold its nodes without end.
         """
         clock, certain_at, delay = asyncio.get_running_loop().time, 0.0, _RETRY
         name, fluxjob = body["metadata"]["name"], body
@@ -179,8 +183,9 @@ class LiveGraph:
             delay = min(2 * delay, _LONGEST_RETRY)
 
     async def close(self) -> None:
-        """End what is under way: give the FluxJobs of failed matches some time to be deleted, and name those that may
-        be left.
+        """End the pending work when the services stop.
+
+        The FluxJobs of failed matches get some time to be deleted; those that may remain are named in the log.
         """
         clock = asyncio.get_running_loop().time
         end = clock() + _GRACE
@@ -223,21 +228,22 @@ class LiveGraph:
         return {**groups, **matched}
 
     def _served(self) -> ClusterQueue:
-        """Raises Unanswerable."""
+        """The FluxQueue to match. Raises Unanswerable."""
         queue = self._cycle.context.queues.get(self._queue)
         if queue is None:
             raise Unanswerable(f"there is no FluxQueue {self._queue}")
         return queue
 
     def _unseen(self) -> Mapping[int, Object]:
-        """The FluxJobs that were made and that the cycle has not observed yet; of the others it knows itself whether
-        they are still there.
+        """The FluxJobs that were created and that the cycle has not observed yet.
+
+        For all others, the cycle knows whether they still exist.
         """
         return {jobid: item for jobid, item in self._made.items() if self._cycle.externals.is_new(jobid)}
 
 
 class LiveServices:
-    """The services while this process leads (`kube.runtime.controller.Part`)."""
+    """The services while this process is the leader (`k8s.runtime.controller.Part`)."""
 
     name = "grpc"
     queue = ()
@@ -247,7 +253,7 @@ class LiveServices:
         self._grpc = grpc
 
     async def work(self) -> None:
-        """Serve until cancelled, once the queue knows its jobs. Raises OSError where it cannot listen."""
+        """Serve until cancelled, once the queue knows its jobs. Raises OSError if it cannot listen."""
         await self._graph.begun.wait()
         self._graph.tell_unknown_queue()
         server, port = await start(self._graph, self._grpc.address, self._grpc.tls)

@@ -1,4 +1,4 @@
-"""The program `headrace fluxqueue match`: the services on the graph that a client sends, until it is told to stop."""
+"""The program `headrace fluxqueue match`: the services on a graph sent by a client, until a signal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from .backend import Unanswerable
 from .given_graph import GivenGraph
 from .server import Tls, start
 
-# Seconds that calls have to end when the program is told to stop.
+# Seconds that calls have to end when the program stops.
 _GRACE = 1.0
 
 
 class Matching(Struct, frozen=True, kw_only=True):
-    """The choices of the program. `address` is HOST:PORT, `graph` the text of a graph to begin with (JGF),
-    `policy` the match policy of graphs that come without one.
+    """The options of the program.
+
+    `address` is HOST:PORT, `graph` the text of an initial graph (JGF), `policy` the default match policy of graphs.
     """
 
     address: str
@@ -31,7 +32,7 @@ def run(matching: Matching, listens: Callable[[int], None]) -> None:
     """Serve until SIGTERM or SIGINT; `listens` is called with the port. Raises OSError, ValueError."""
     graph = GivenGraph(matching.policy)
     if matching.graph is not None:
-        # Outside the event loop, where SIGINT ends it at once.
+        # Outside the event loop, SIGINT ends the program at once.
         try:
             graph.load("", matching.graph)
         except Unanswerable as exc:

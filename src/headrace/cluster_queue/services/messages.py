@@ -1,9 +1,8 @@
-"""The messages of the three services, made from one table when the module is imported, so that no generated code and no
-protoc is needed.
+"""The messages of the three services, built from one table at import: no generated code, no protoc.
 
-They are in a descriptor pool of their own: stubs that a program has generated from the same .proto files are in
-protobuf's default pool, which takes each file once. Sources of names and numbers: fluxion.proto of fluxion,
-fluxcli.proto and service.proto of Fluence.
+They are in a descriptor pool of their own: a program's generated stubs of the same .proto files are in protobuf's
+default pool, which accepts each file once. Sources of names and numbers: fluxion.proto of fluxion, fluxcli.proto and
+service.proto of Fluence.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _TYPES = {
     "float": _Field.TYPE_FLOAT,
 }
 
-# By package and message, the fields: number, name and type. A type that is in no table of types is a message of the
-# package, or an enumeration of the message.
+# By package and message, the fields: number, name and type. Other types than those above are messages of the package or
+# enumerations of the message.
 _MESSAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "fluxion": {
         "InitRequest": ("1 policy string", "2 jgf string"),
@@ -53,7 +52,7 @@ _MESSAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "ResourceResponse": ("1 graph string",),
     },
 }
-# The values of the enumerations `ResultType`, from 0 on.
+# The values of the enumerations `ResultType`, in order from 0.
 _RESULTS = {
     "INIT": ("INIT_SUCCESS", "INIT_ERROR", "INIT_DENIED"),
     "MATCH": ("MATCH_SUCCESS", "MATCH_ERROR", "MATCH_DENIED"),

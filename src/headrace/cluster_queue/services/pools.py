@@ -1,4 +1,4 @@
-"""Jobspecs of other schedulers in the terms of the cluster's graph, whose nodes have pools instead of cores. Pure."""
+"""Translation of other schedulers' jobspecs to the cluster's graph, which has pools, not cores. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from ..model import nodes
 
 Object = dict[str, Any]
 
-# Thousandths of a core, in which the cluster's graph counts.
+# A core in the unit of the cluster's graph, thousandths.
 CORE = 1000
 _SUBNET, _ZONE = "subnet", "topology.kubernetes.io/zone"
 
 
 class _Graph(NamedTuple):
-    """The types of a graph that are no pools; that of zones is "" where it has none."""
+    """The types of a graph that are not pools. `zone` is "" in a graph without zones."""
 
     levels: tuple[str, ...]
     zone: str
 
 
 def in_pools(jobspec: Any, graph: Graph, topology: Sequence[str]) -> Any:
-    """A decoded jobspec in the terms of a graph with this topology: cores as cpu in thousandths, a subnet as a zone; of
-    a pool as much as is asked for, not all of it; for each slot one of the node's pods. What is wrong stays as it is.
+    """Translate a decoded jobspec to a graph with this topology.
 
-    Raises RequestError for counts of cores that cannot be said in thousandths.
+    Cores become cpu in thousandths, and a subnet becomes a zone. Pools are not exclusive: the job gets the amount that
+    it asks for. Each slot gets one of the node's pods. Invalid parts stay as they are.
+
+    Raises RequestError for counts of cores that cannot be expressed in thousandths.
     """
     if not isinstance(jobspec, dict):
         return jobspec
@@ -45,7 +47,7 @@ def _all_in_pools(resources: Any, types: _Graph) -> Any:
     found: list[Any] = []
     for one in resources:
         if isinstance(one, dict) and not types.zone and _is_one_subnet(one):
-            # Without zones all nodes are in one subnet.
+            # In a graph without zones, all nodes are in one subnet.
             found += _all_in_pools(one["with"], types)
         else:
             found.append(_in_pool(one, types) if isinstance(one, dict) else one)
@@ -73,7 +75,7 @@ def _in_pool(one: Object, types: _Graph) -> Object:
 
 
 def _in_thousandths(count: Any) -> Any:
-    """A count of cores (RFC 14; as text RFC 45) in thousandths of a core; one that is none stays as it is."""
+    """A count of cores (RFC 14; as text RFC 45) in thousandths. An invalid count stays as it is."""
     if isinstance(count, str):
         try:
             found = ranges.parse(count)

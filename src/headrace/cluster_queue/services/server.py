@@ -1,7 +1,7 @@
-"""The gRPC server: messages in, calls of a backend, messages out.
+"""The gRPC server: decodes messages, calls a backend, and encodes its answers.
 
-An error of a backend is the status UNKNOWN with its reason, and a frame that is no message INTERNAL, as from the
-services' originals. Either costs the call alone.
+As in the original services, an error of a backend becomes the status UNKNOWN with its reason, and a malformed message
+INTERNAL. Either fails only its own call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .messages import SERVICES, message
 
 # The largest message in bytes, in either direction.
 LARGEST = 64 * 2**20
-# Bytes of a reason as they are sent. Clients take 8 KiB of metadata with an answer, and see none of a longer reason.
+# Bytes of a reason in encoded form. Clients accept 8 KiB of metadata with a response, and drop a longer reason
+# entirely.
 _LONGEST_REASON = 4000
 _ZONE = "zone"
 
@@ -27,8 +28,10 @@ Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Tls(NamedTuple):
-    """The server's certificate and key (PEM), and the certificates of those who may sign its clients' (None: clients
-    need none).
+    """The TLS files of the server (PEM).
+
+    `client_ca` are the certificates of the authorities that sign client certificates; None: clients need no
+    certificate.
     """
 
     certificate: bytes
@@ -99,7 +102,7 @@ class Services:
 
 
 def _pods(asked: Any) -> Pods:
-    """What a request of Fluence asks for. A pod without cpu has one core. Raises Unanswerable."""
+    """The pods of a Fluence request. A pod without cpu has one core. Raises Unanswerable."""
     spec = asked.ps
     for name, value in (("cpu", spec.cpu), ("memory", spec.memory), ("gpu", spec.gpu), ("storage", spec.storage)):
         if value < 0:
@@ -118,13 +121,13 @@ def _pods(asked: Any) -> Pods:
 
 
 async def start(backend: Backend, address: str, tls: Tls | None = None) -> tuple[aio.Server, int]:
-    """Serve all services on HOST:PORT, or :PORT for all addresses; returns the server and its port, which is another
-    one if the address has port 0.
+    """Serve all services on HOST:PORT, or on :PORT for all addresses.
 
-    Raises OSError where it cannot listen there, ValueError for a certificate that is none.
+    Returns the server and its port; port 0 in the address selects a free one. Raises OSError if it cannot listen there,
+    ValueError for an invalid certificate.
     """
     sizes = [("grpc.max_receive_message_length", LARGEST), ("grpc.max_send_message_length", LARGEST)]
-    # Two servers on one port would each get some of the calls.
+    # With port reuse, two servers on one port would each get some of the calls.
     address = f"[::]{address}" if address.startswith(":") else address
     server = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
     for name, handlers in Services(backend).handlers.items():
@@ -154,13 +157,13 @@ async def start(backend: Backend, address: str, tls: Tls | None = None) -> tuple
 
 
 def _answering(handler: Handler, request: Any) -> Any:
-    """The method that takes the bytes of a request of a class."""
+    """The method that decodes a request of this class and calls the handler."""
 
     async def answer(frame: bytes, context: Any) -> Any:
         left = context.time_remaining()
         if left is not None and left <= 0:
-            # The client has given up: it would never learn the job's id, by which it could cancel the job.
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline of the call had passed when it came")
+            # The client has given up. It would never learn the job's id, so it could not cancel the job.
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's deadline had already passed on arrival")
         try:
             return await handler(request.FromString(frame))
         except DecodeError as exc:
@@ -173,8 +176,9 @@ def _answering(handler: Handler, request: Any) -> Any:
 
 
 def sendable(reason: str) -> str:
-    """A reason as gRPC can send it: in UTF-8, and cut where it is too long as it is sent, percent-encoded ("gRPC over
-    HTTP2", Status-Message).
+    """A reason that gRPC can send: UTF-8, cut so that its percent-encoded form is not too long.
+
+    Source: "gRPC over HTTP2", Status-Message.
     """
     text = reason[: _LONGEST_REASON + 1].encode("utf-8", "backslashreplace").decode()
     size = 0

@@ -1,1 +1,4 @@
-"""What was: jobs, their events and what they used, in SQLite or PostgreSQL. What lives is in the API server alone."""
+"""The history: jobs, their events and their use, in SQLite or PostgreSQL.
+
+Current state is only in the API server.
+"""

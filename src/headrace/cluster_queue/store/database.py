@@ -26,7 +26,7 @@ def schema() -> list[Migration]:
 
 
 def opened(address: Address) -> Database:
-    """A database that has the schema of this program, to write to. Raises DatabaseError."""
+    """Open a database for writing and migrate it to the current schema. Raises DatabaseError."""
     database = connect(address)
     try:
         migrate(database, schema())
@@ -38,7 +38,7 @@ def opened(address: Address) -> Database:
 
 @contextlib.contextmanager
 def reading(address: Address) -> Iterator[Database]:
-    """A database that has the schema of this program, to read from. Raises DatabaseError."""
+    """Open a database for reading; it must have the current schema. Raises DatabaseError."""
     if address.path and not Path(address.path).exists():
         raise DatabaseError(f"{address.path} is not there: a queue makes it that is started with this store")
     needed = schema()[-1].number

@@ -1,4 +1,4 @@
-"""Figures of a span of time from the store: how many jobs there were, how long they waited, how much they used."""
+"""Statistics of a time span from the store: the number of jobs, their waits and their use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from headrace.storage.database import Database
 
 BY = ("namespace", "width", "queue")
-# Numbers of pods up to which a job belongs to a band, and the name of the band; wider ones are "17+".
+# The largest number of pods of each band of jobs, and the name of the band. Wider jobs are in "17+".
 _BANDS = ((1, "1"), (4, "2-4"), (16, "5-16"))
 _WIDEST = "17+"
 ALL = "all"
@@ -20,8 +20,9 @@ _IN_SPAN = "queued_at <= :now AND (ended_at IS NULL OR ended_at >= :since)"
 
 
 class Waits(Struct, frozen=True):
-    """Seconds from the queue to the first start, of the jobs that started; all 0 where none did. Percentiles are by
-    nearest rank: the least wait that so many of a hundred did not exceed.
+    """Seconds from the queue to the first start, of the jobs that started; all 0 if none did.
+
+    Percentiles are by nearest rank: the least wait that this percentage of jobs did not exceed.
     """
 
     mean: float = 0
@@ -31,8 +32,10 @@ class Waits(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`jobs` waited, ran or ended in the span; `started` are those that started in it, of which `waits` tells; `states`
-    counts the jobs by their state; `pod_hours` are the hours within the span in which jobs had places, by pods.
+    """A row of the history.
+
+    `jobs` counts the jobs that waited, ran or ended in the span, `states` the same by state. `started` counts the jobs
+    that started in it, which `waits` is about. `pod_hours` are the hours within the span in which pods had slots.
     """
 
     name: str
@@ -55,7 +58,7 @@ def waits_of(values: Sequence[float]) -> Waits:
         return Waits()
     found = sorted(values)
     p50, p95 = (found[ceil(percent * len(found) / 100) - 1] for percent in (50, 95))
-    # By rounding, the mean of equal numbers may differ from them.
+    # The rounded mean of equal numbers may differ from them.
     mean = min(max(sum(found) / len(found), found[0]), found[-1])
     return Waits(mean=mean, p50=p50, p95=p95, max=found[-1])
 
@@ -65,7 +68,7 @@ def band_of(width: int) -> str:
 
 
 def jobs_by_namespace(database: Database, since: float, now: float) -> dict[str, int]:
-    """How many jobs of each namespace waited, ran or ended in a span. Raises StoreError."""
+    """The number of jobs of each namespace that waited, ran or ended in a span. Raises DatabaseError."""
     sql = f"SELECT namespace, COUNT(*) FROM jobs WHERE {_IN_SPAN} GROUP BY namespace"
     return {str(namespace): int(jobs) for namespace, jobs in database.rows(sql, {"since": since, "now": now})}
 
@@ -73,8 +76,10 @@ def jobs_by_namespace(database: Database, since: float, now: float) -> dict[str,
 def history(
     database: Database, since: float, now: float, by: str = "", namespaces: Container[str] | None = None
 ) -> list[Line]:
-    """The lines of the span from `since` to `now` (seconds since the epoch), one for each value of `by`, "" for one of
-    all jobs, which is there even if there were none. Only jobs of `namespaces` count (None: all). Raises StoreError.
+    """The lines of the span from `since` to `now` (seconds since the epoch), one for each value of `by`.
+
+    With `by` "", there is one line for all jobs, even if there were none. Only jobs of `namespaces` count (None: all).
+    Raises DatabaseError.
     """
     span = {"since": since, "now": now}
     sums: dict[str, _Sums] = {} if by else {ALL: _Sums()}
@@ -120,7 +125,7 @@ def _line(name: str, sums: _Sums) -> Line:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Bands by width, all else by name."""
+    """Sort key of lines: bands by width, all else by name."""
     bands = [*(band for _, band in _BANDS), _WIDEST]
     return (bands.index(name), "") if name in bands else (0, name)
 

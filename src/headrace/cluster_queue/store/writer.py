@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.cluster_queue.store")
 
 T = TypeVar("T")
 
-# Records that wait at most.
+# Maximum number of records that wait.
 LIMIT = 10_000
 # Records in one transaction.
 _BATCH = 200
@@ -58,7 +58,7 @@ class Writer:
         self._written, self._lost = f"{prefix}_records_written_total", f"{prefix}_records_lost_total"
         self._failures = f"{prefix}_failures_total"
         self._metrics.counter(self._written, "Records that the database has taken.")
-        self._metrics.counter(self._lost, "Records that went as too many waited for the database.")
+        self._metrics.counter(self._lost, "Records dropped because too many were waiting for the database.")
         self._metrics.counter(self._failures, "Attempts at the database that failed.")
         self._metrics.gauge(f"{prefix}_connected", "1 while there is a connection to the database.", self._connected)
         shared.controllers.append(self)
@@ -112,7 +112,7 @@ class Writer:
         database = self._database
         if database is None:
             database = await in_thread(opened, self._address)
-            log.info("the store is there", extra={"store": self._address.url})
+            log.info("connected to the store", extra={"store": self._address.url})
             self._database = database
         try:
             await self._drain(database)
@@ -158,7 +158,10 @@ class Writer:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a blocking function in a daemon thread: a database may never answer, and the process must be able to end."""
+    """Call a blocking function in a daemon thread.
+
+    A database may never answer, and the process must be able to end.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -179,7 +182,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:
-            # The loop has ended meanwhile.
+            # The loop has ended in the meantime.
             pass
 
     threading.Thread(target=run, name="store", daemon=True).start()

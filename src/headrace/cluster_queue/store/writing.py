@@ -1,5 +1,7 @@
-"""Records into tables. A record that is repeated, or that comes after a later one of its job, changes nothing: each
-process that starts writes the records of all FluxJobs once more.
+"""Writes records to the tables.
+
+A record that is repeated, or older than one already written for its job, changes nothing: each process that starts
+writes the records of all FluxJobs again.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ Object = dict[str, Any]
 
 # The state of a job whose object was deleted before it ended.
 WITHDRAWN = "Withdrawn"
-# Jobs that are asked for in one statement.
+# Jobs per statement.
 _CHUNK = 200
 
 _COLUMNS = (
@@ -53,8 +55,10 @@ class Event(NamedTuple):
 
 
 def events_of(record: Record) -> list[Event]:
-    """All events of a job up to a record. Names and contexts are those of RFC 21 where it has the event: submit, alloc,
-    start, finish, exception. A job that is queued once more has the event requeue.
+    """All events of a job up to a record.
+
+    Names and contexts are those of RFC 21 for its events submit, alloc, start, finish and exception. A job that is
+    requeued has the event requeue.
     """
     facts, found = record.facts, []
     about = {"namespace": facts.namespace, "name": facts.name, "kind": facts.kind, "queue": facts.queue}
@@ -120,7 +124,7 @@ def _add_event(database: Database, uid: str, event: Event) -> None:
 
 
 def _end(database: Database, uid: str, at: float) -> None:
-    """The job's object was deleted before it ended."""
+    """Mark a job as withdrawn, because its object was deleted before the job ended."""
     database.execute(
         "UPDATE jobs SET state = :state, ended_at = :at WHERE uid = :uid", {"state": WITHDRAWN, "at": at, "uid": uid}
     )
@@ -128,13 +132,13 @@ def _end(database: Database, uid: str, at: float) -> None:
 
 
 def _end_usage(database: Database, uid: str, at: float) -> None:
-    """The job has no assigned pods any more."""
+    """End the usage of a job that has no assigned pods any more."""
     for (since,) in database.rows("SELECT since FROM usage WHERE uid = :uid AND until IS NULL", {"uid": uid}):
         database.execute(_END_USAGE, {"uid": uid, "since": since, "until": max(at, since)})
 
 
 def _write_usage(database: Database, record: Record) -> None:
-    """Bring the job's usage up to a record."""
+    """Update the job's usage from a record."""
     facts, uid = record.facts, record.facts.uid
     if not facts.started_at:
         _end_usage(database, uid, facts.requeued_at or record.at)
@@ -157,5 +161,5 @@ def _add_usage(database: Database, facts: Facts, since: float, pods: int) -> Non
     if not pods:
         return
     values = {"uid": facts.uid, "since": since, "attempt": facts.started_at, "pods": pods}
-    # Two changes at one time: the later one holds.
+    # Of two changes at the same time, the later one holds.
     database.execute(f"{_ADD_USAGE} ON CONFLICT (uid, since) DO UPDATE SET pods = excluded.pods, until = NULL", values)

@@ -1,4 +1,4 @@
-"""The kinds of workloads that wait in queues, a file each."""
+"""The kinds of workloads that wait in queues, one file each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BY_PLURAL = {one.kind.plural: one for one in KINDS.values()}
 
 
 def owner_of(item: Object) -> Object | None:
-    """The reference to the controller of an object, if that is of a known kind."""
+    """The reference to the controller of an object, if the controller is of a known kind."""
     for one in item["metadata"].get("ownerReferences") or ():
         known = KINDS.get(one.get("kind", ""))
         group = one.get("apiVersion", "").rpartition("/")[0]
@@ -53,7 +53,7 @@ def owner_of(item: Object) -> Object | None:
 
 
 def maker_of(pod: Object) -> str:
-    """The uid of what has made a pod, as far as known kinds go: its controller, else its group, else the pod."""
+    """The uid of a pod's maker: its controller of a known kind, else its group, else the pod itself."""
     owner = owner_of(pod)
     if owner:
         return str(owner["uid"])
@@ -61,7 +61,7 @@ def maker_of(pod: Object) -> str:
     return uid_of_group(pod["metadata"]["namespace"], name) if name else str(pod["metadata"]["uid"])
 
 
-# The labels with the ordinal of a pod (Job, StatefulSet, MPIJob), and that of its Job in a JobSet.
+# The labels with the ordinal of a pod (Job, StatefulSet, MPIJob), and with the ordinal of its Job in a JobSet.
 _ORDINALS = (
     *("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index"),
     "training.kubeflow.org/replica-index",
@@ -71,8 +71,9 @@ _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 
 
 def ordinal_of(pod: Object, per_job: int = 0) -> int | None:
-    """The place of a pod among those of its controller, if it has one for good; `per_job`: among those of several Jobs
-    with so many pods each.
+    """The permanent ordinal of a pod within its controller; None if it has none.
+
+    With `per_job`, it counts across several Jobs with this number of pods each.
     """
     labels = pod["metadata"].get("labels") or {}
     own = next((found for key in _ORDINALS if (found := _index(labels.get(key))) is not None), None)
@@ -83,28 +84,28 @@ def ordinal_of(pod: Object, per_job: int = 0) -> int | None:
 
 
 def _index(text: object) -> int | None:
-    """The number that a label tells, as large as Kubernetes counts; None for another text, as users may write."""
+    """The number in a label, as large as in Kubernetes; None for other text, which users may write."""
     found = _NUMBER.fullmatch(str(text))
     return int(found[0]) if found else None
 
 
 def uid_of_group(namespace: str, name: str) -> str:
-    """What stands for the uid of a group, which is no object."""
+    """The stand-in for the uid of a group, which is not an object."""
     return f"group/{namespace}/{name}"
 
 
 def name_in_uid(uid: str) -> str:
-    """The name of the group that such a text stands for; "" for the uid of an object."""
+    """The name of the group with this stand-in for a uid; "" for the uid of an object."""
     return uid.split("/", 2)[2] if uid.startswith("group/") else ""
 
 
 def others() -> Iterator[WorkloadKind]:
-    """The kinds whose objects make pods, themselves or by others."""
+    """The kinds whose objects make pods, directly or indirectly."""
     return (one for one in KINDS.values() if one.kind != PODS)
 
 
 def is_foreign(workload: WorkloadKind) -> bool:
-    """Whether a kind is defined by what a cluster may lack, rather than by Kubernetes."""
+    """Whether a kind is defined by an add-on that a cluster may lack, rather than by Kubernetes."""
     return "." in workload.kind.group
 
 

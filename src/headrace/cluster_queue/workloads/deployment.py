@@ -1,4 +1,4 @@
-"""Deployments: the pods that their ReplicaSets want, of which there are two or more in a rollout. Source: apps/v1."""
+"""Deployments: the pods of their ReplicaSets, two or more of them during a rollout. Source: apps/v1."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from .workload import NOTHING, Made, Object, WorkloadKind
 
 
 def demand(deployment: Object, made: Made = NOTHING) -> Demand:
-    """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it. With the strategy
-    Recreate all want none for a while: what the pods had is kept for the next.
+    """The demand of a Deployment.
+
+    During a rollout, its ReplicaSets want more than `replicas` pods, by up to `maxSurge`. With the strategy Recreate,
+    all of them want none for a while; the slots are kept for the next pods.
     """
     wanted = [one for one in made.get("ReplicaSet", ()) if replicaset.replicas_of(one)]
     pods = PodSet(

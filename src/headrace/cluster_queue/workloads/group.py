@@ -1,7 +1,7 @@
-"""Groups of pods: pods of one namespace with the same name of a group in a label start together, or not at all.
+"""Groups of pods: the pods of a namespace with the same group label start together, or not at all.
 
-A group is no object of the API: its item is put together from its pods (`item_of`). Its size is told by each pod, as
-Fluence has it: pods that come later belong to it as those that came first.
+A group is not an object of the API: its item is assembled from its pods (`item_of`). Each pod states the size of the
+group, as with Fluence, so pods may be added later.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ def name_of(pod: Object) -> str:
 
 
 def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
-    """A group as an item, which is as old as its first pod and has that pod's labels and annotations."""
+    """The item of a group: its age, labels and annotations are those of its first pod."""
     found = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
     return {"metadata": {**found[0]["metadata"], "name": name, "uid": uid}, "pods": found}
 
 
 def without_former(item: Object, jobid: int) -> Object:
-    """A group without the pods of an earlier job of its name, which have ended; `jobid` is that of its own job, 0 for
-    none yet.
+    """A group without the ended pods of an earlier job of the same name.
+
+    `jobid` is the group's own job, 0 for none yet.
     """
     pods = [pod for pod in item["pods"] if not _is_former(pod, jobid)]
     meta = item["metadata"]
@@ -45,8 +46,8 @@ def without_former(item: Object, jobid: int) -> Object:
 
 
 def _is_former(pod: Object, jobid: int) -> bool:
-    told = (pod["metadata"].get("labels") or {}).get(JOBID, "")
-    return bool(told) and told != str(jobid) and has_ended(PODS, pod)
+    labelled = (pod["metadata"].get("labels") or {}).get(JOBID, "")
+    return bool(labelled) and labelled != str(jobid) and has_ended(PODS, pod)
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
@@ -68,8 +69,9 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
 
 
 def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
-    """The pods in sets that ask for the same and keep apart from the same. A set's name follows from what it asks for,
-    so that it has the same one whichever of its pods there are.
+    """The sets of pods with the same request and anti-affinity.
+
+    A set's name is derived from its request, so it does not depend on which of its pods exist.
     """
     found: dict[str, list[Object]] = {}
     for pod in pods:
@@ -89,19 +91,19 @@ def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
 
 
 def _size(pods: list[Object]) -> int:
-    """The size that the pods tell. Raises Malformed."""
-    told = {}
+    """The size of the group according to its pods. Raises Malformed."""
+    sizes = {}
     for pod in pods:
         meta = pod["metadata"]
         known = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
-        told[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
-    if len(told) > 1:
-        (one, first), (other, second) = list(told.items())[:2]
+        sizes[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
+    if len(sizes) > 1:
+        (one, first), (other, second) = list(sizes.items())[:2]
         raise Malformed(
             f"{GROUP_SIZES[0]}: must be the same in all pods of a group: {first} has {one or 'none'}, "
             f"{second} has {other or 'none'}"
         )
-    (text,) = told
+    (text,) = sizes
     if not text:
         raise Malformed(
             f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"

@@ -1,4 +1,4 @@
-"""Jobs: as many pods at a time as `parallelism` says and completions are left. Source: batch/v1 Job."""
+"""Jobs: `parallelism` pods at a time, at most as many as completions are left. Source: batch/v1 Job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.k8s.objects.kinds import JOBS, Kind
 from ..model.demand import Demand, PodSet
 from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
-# The value of `managedBy` that stands for Kubernetes' own controller.
+# The value of `managedBy` for Kubernetes' own controller.
 _CONTROLLER = "kubernetes.io/job-controller"
 
 
@@ -20,18 +20,20 @@ def demand(job: Object, made: Made = NOTHING) -> Demand:
     return Demand(sets=(several([job]),), **end_and_failure(JOBS, job), limit=limit_of([job]))
 
 
-def several(jobs: Sequence[Object], more: int = 0, ends: Sequence[str] = ("Complete", "Failed"), **told: Any) -> PodSet:
-    """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them. `ends` are the
-    conditions of a Job that wants no pods any more, `told` other fields of the set.
+def several(jobs: Sequence[Object], more: int = 0, ends: Sequence[str] = ("Complete", "Failed"), **rest: Any) -> PodSet:
+    """The pods of Jobs with equal requests, as one set.
+
+    It includes `more` further Jobs like the last one. `ends` are the conditions of a Job that wants no more pods.
+    `rest` are other fields of the set.
     """
     pods = sum(0 if any(holds(one.get("status"), name) for name in ends) else _pods(one) for one in jobs)
     pods += more * _pods(jobs[-1]) if more else 0
     templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
-    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
+    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **rest)
 
 
 def limit_of(jobs: Sequence[Object]) -> float | None:
-    """The time after which Kubernetes has ended all of some Jobs, in seconds; None where it does not end them all."""
+    """The time in seconds after which Kubernetes has ended all Jobs; None if some have no deadline."""
     limits = [
         one["spec"].get("activeDeadlineSeconds", one["spec"]["template"]["spec"].get("activeDeadlineSeconds"))
         for one in jobs
@@ -40,32 +42,32 @@ def limit_of(jobs: Sequence[Object]) -> float | None:
 
 
 def _labels(job: Object) -> Object:
-    """The labels of its pods: those of the template, and its name, which Kubernetes adds."""
+    """The labels of a Job's pods: those of the template, and the name, which Kubernetes adds."""
     name = job["metadata"]["name"]
     given = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
     return {**given, "job-name": name, "batch.kubernetes.io/job-name": name}
 
 
 def end_and_failure(kind: Kind, item: Object) -> Object:
-    """`end` and `failure` of a Demand for an object of a kind."""
+    """The fields `end` and `failure` of the Demand of an object."""
     end = ended(kind, item)
     return {"end": end_text(end), "failure": end.text if end and end.failed else ""}
 
 
 def at_a_time(job: Object) -> int:
-    """How many pods a Job has at a time while none has ended."""
+    """The number of pods that a Job has at a time while none has ended."""
     parallelism, completions = int(job["spec"].get("parallelism", 1)), job["spec"].get("completions")
     return parallelism if completions is None else min(parallelism, int(completions))
 
 
 def _pods(job: Object) -> int:
     spec, status = job["spec"], job.get("status") or {}
-    # A template of a Job, which nobody has checked yet, may say less than none.
+    # A Job template is not validated yet, so its numbers may be negative.
     parallelism, succeeded = max(int(spec.get("parallelism", 1)), 0), int(status.get("succeeded") or 0)
     if spec.get("completions") is None:
-        # A work queue: after the first success no pod is made any more (Job patterns, "work queue").
+        # A work queue: after the first success, no more pods are created (Job patterns, "work queue").
         return int(status.get("active") or 0) if succeeded else parallelism
-    # With `backoffLimitPerIndex` no pod is made any more for an index that has failed as often as that.
+    # With `backoffLimitPerIndex`, no more pods are created for an index that has failed too often.
     failed = len(Idset.parse(str(status.get("failedIndexes") or "")))
     return max(min(parallelism, int(spec["completions"]) - succeeded - failed), 0)
 

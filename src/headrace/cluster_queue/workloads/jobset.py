@@ -1,4 +1,4 @@
-"""JobSets: the pods of all their Jobs, those included that start when others have ended; a set for each replicated Job.
+"""JobSets: the pods of all their Jobs, also of Jobs that start later; a set for each replicated Job.
 
 Source: JobSet 0.12.
 """
@@ -17,13 +17,14 @@ _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.end_and_failure(JOBSETS, item)
+    outcome = job.end_and_failure(JOBSETS, item)
     jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
     sets = tuple(
         job.several(
-            [] if told["end"] else own,
-            0 if told["end"] else more,
-            # Unless the JobSet fails by it, it makes a Job that has failed anew, with pods in the places of the lost.
+            [] if outcome["end"] else own,
+            0 if outcome["end"] else more,
+            # Unless the failure of a Job fails the JobSet, the JobSet recreates the Job, and new pods replace the lost
+            # ones.
             ends=("Complete",),
             name=name,
             selector={_REPLICATED: name},
@@ -31,12 +32,13 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
         )
         for name, (own, more) in jobs.items()
     )
-    return Demand(sets=sets, **told, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
+    return Demand(sets=sets, **outcome, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
 
 
 def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:
-    """The Jobs of a replicated Job: those that are made and, the last, one of those that are to come; and how many more
-    of the latter there are.
+    """The Jobs of a replicated Job: the existing ones and, as the last, a template for missing ones.
+
+    Also returns how many further Jobs are missing beside that template.
     """
     own = [job for job in made.get("Job", ()) if _replicated(job) == replicated["name"]]
     template = {"metadata": {"name": replicated["name"]}, "spec": replicated["template"]["spec"]}

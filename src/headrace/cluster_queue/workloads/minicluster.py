@@ -1,6 +1,6 @@
-"""MiniClusters: the pods of their Jobs, those of their groups included, a set each, and the pod of their services.
+"""MiniClusters: the pods of their Jobs and groups, a set each, and the pod of their services.
 
-The operator makes the Jobs of a suspended MiniCluster, and suspends them. Source: docs/user/minicluster.md.
+The operator creates the Jobs of a suspended MiniCluster in suspended state. Source: docs/user/minicluster.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..model.demand import Demand, PodSet
 from . import job
 from .workload import NOTHING, Made, Object, WorkloadKind, end_text
 
-# The set of the pod of the services. A Job's name has no space.
+# The name of the set for the services pod. The name of a Job cannot contain a space.
 _SERVICES = "the services"
 
 

@@ -1,4 +1,7 @@
-"""MPIJobs: the launcher's pod and those of the workers, a set each. Source: mpi-operator, kubeflow.org/v2beta1."""
+"""MPIJobs: the launcher's pod and the workers' pods, a set each.
+
+Source: mpi-operator, kubeflow.org/v2beta1.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ _ROLE = "training.kubeflow.org/job-role"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.end_and_failure(MPIJOBS, item)
+    outcome = job.end_and_failure(MPIJOBS, item)
     roles = item["spec"].get("mpiReplicaSpecs") or {}
-    sets = tuple(_pods_of(item, role.lower(), one, bool(told["end"])) for role, one in roles.items())
+    sets = tuple(_pods_of(item, role.lower(), one, bool(outcome["end"])) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
     if limit is None:
-        # It ends with its launcher.
+        # An MPIJob ends with its launcher.
         limit = value_at(roles, ("Launcher", "template", "spec", "activeDeadlineSeconds"))
-    return Demand(sets=sets, **told, limit=limit)
+    return Demand(sets=sets, **outcome, limit=limit)
 
 
 def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSet:

@@ -1,4 +1,7 @@
-"""Pods that are made by nobody, or by a controller of no known kind: each is a job of one pod. Source: core/v1 Pod."""
+"""Single pods: a job of one pod each. Source: core/v1 Pod.
+
+Such a pod has no controller, or a controller of an unknown kind.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ def demand(pod: Object, made: Made = NOTHING) -> Demand:
 
 
 def failure_of(pod: Object) -> str:
-    """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed; "" for one that
-    has not.
+    """Why a pod has failed; "" for a pod that has not.
+
+    The message is Kubernetes' own or, if there is none, about the first failed container.
     """
     end = ended(PODS, pod)
     if end is None or end.succeeded:
@@ -42,14 +46,14 @@ def failure_of(pod: Object) -> str:
 
 
 def gates_left(pod: Object) -> str:
-    """What has to come before a pod that waits could be bound: others have kept it back, too. "" for nothing."""
+    """The scheduling gate of another program that still holds back a waiting pod; "" for none."""
     gates = [one["name"] for one in pod["spec"].get("schedulingGates") or ()]
     others = [name for name in gates if name != GATE]
     return f"its scheduling gate {others[0]} is to be taken away" if others and GATE in gates else ""
 
 
 def template_of(pod: Object) -> Object:
-    """The spec of a pod without the node that the queue has given it, which it adds to each term of the affinity."""
+    """The spec of a pod without the node that the queue added to each term of the affinity."""
     spec, place = pod["spec"], (pod["metadata"].get("annotations") or {}).get(PLACE)
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     if not place or not affinity.get(_REQUIRED):

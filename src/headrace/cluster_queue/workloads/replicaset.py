@@ -1,4 +1,4 @@
-"""ReplicaSets that no Deployment has made: pods that are all alike. Source: apps/v1."""
+"""ReplicaSets without a Deployment: identical pods. Source: apps/v1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def labels_of(item: Object) -> Object:
 
 
 def is_gang(item: Object) -> bool:
-    """Whether an object says that its pods start together."""
+    """Whether an object's annotation makes its pods start together."""
     return (item["metadata"].get("annotations") or {}).get(GANG) == "true"
 
 

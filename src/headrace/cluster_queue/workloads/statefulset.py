@@ -1,4 +1,4 @@
-"""StatefulSets: pods with ordinals, whose room they have all at once. Source: apps/v1."""
+"""StatefulSets: pods with ordinals, which get their slots all at once. Source: apps/v1."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
 
 
 def _claims_of(item: Object, first: int, replicas: int) -> Iterator[str]:
-    """The names of the claims that are made with its pods. One pod after the other is made, with its claims, when those
-    before it are ready, unless `podManagementPolicy` is Parallel: nothing can be asked of later claims before.
+    """The names of the volume claims to check.
+
+    Unless `podManagementPolicy` is Parallel, each pod and its claims are created once the pods before it are ready.
+    Claims of later pods do not exist before that, so they cannot be checked.
     """
     spec = item["spec"]
     made = replicas if spec.get("podManagementPolicy") == "Parallel" else min(replicas, 1)

@@ -1,4 +1,7 @@
-"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes of one and its runtime. Source: Trainer 2.3."""
+"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes from job and runtime.
+
+Source: Trainer 2.3.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ _CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 
 
 def demand(item: Object, made: Made = NOTHING) -> Demand:
-    told = job.end_and_failure(TRAINJOBS, item)
+    outcome = job.end_and_failure(TRAINJOBS, item)
     sets = made.get("JobSet", ())
-    if told["end"] or not sets:
-        return Demand(**told, missing="" if told["end"] else "Kubeflow Trainer has not made its JobSet yet")
+    if outcome["end"] or not sets:
+        return Demand(**outcome, missing="" if outcome["end"] else "Kubeflow Trainer has not made its JobSet yet")
     limit = item["spec"].get("activeDeadlineSeconds")
     wanted = jobset.demand(sets[0], made)
     return replace(wanted, end="", failure="", limit=wanted.limit if limit is None else limit)

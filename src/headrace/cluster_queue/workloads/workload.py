@@ -1,4 +1,7 @@
-"""A kind of workload: a file with a `WORKLOAD_KIND` here describes it, and `workloads.KINDS` has all of them."""
+"""The description of a kind of workload.
+
+Each kind has a file in this folder with a `WORKLOAD_KIND`; `workloads.KINDS` lists them all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ..names import DEADLINE, HELD
 
 Object = dict[str, Any]
 Made = Mapping[str, Sequence[Object]]
-"""The objects of known kinds that an object has made, itself or by others, by kind and in the order of their names."""
+"""The objects of known kinds that an object owns, directly or indirectly, by kind and sorted by name."""
 NOTHING: Made = {}
 
 
@@ -24,12 +27,17 @@ def itself(item: Object) -> tuple[Object, ...]:
 
 
 class WorkloadKind(NamedTuple):
-    """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
-    for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
-    ended one by one. `demand` takes an object and what it has made, and raises `requests.Malformed`.
-    `controller` is what `managed_by` says where an object is for the kind's own controller; "" for a kind that always
-    is. `objects` are those of the API that an item
-    stands for, all of `kind`. `lasts`: it goes on until it is deleted.
+    """A kind of workload.
+
+    - `number` is its `type` in a FluxJob.
+    - `suspend` is the path of the field that keeps it from making pods, () for a kind without one.
+    - `demand` takes an object and the objects that it has made, and raises `resources.Malformed`.
+    - `controller` is the value of `managed_by` for the kind's own controller; "" for a kind that no other controller
+      can manage.
+    - `objects` returns the API objects of an item, all of `kind`.
+    - `deadline` is the path of the seconds after which Kubernetes ends the object, () for a kind whose pods are ended
+      one by one.
+    - `lasts` says that it runs until it is deleted.
     """
 
     kind: Kind
@@ -43,19 +51,20 @@ class WorkloadKind(NamedTuple):
     lasts: bool = False
 
     def is_unmanaged(self, item: Object) -> bool:
-        """Whether an object is another program's to manage."""
+        """Whether another program manages an object."""
         return bool(self.controller) and value_at(item, self.managed_by) not in (None, "", self.controller)
 
     def is_suspended(self, item: Object) -> bool:
         return is_suspended(item, self.suspend)
 
     def suspended(self) -> Object:
-        """The merge patch that keeps an object from having pods."""
+        """The merge patch that suspends an object."""
         return with_value({}, self.suspend, True)
 
     def held_again(self, item: Object) -> Object:
-        """The merge patch by which an object that its user has suspended waits anew, without the deadline that the
-        queue has given it at its last start.
+        """The merge patch that queues an object again which its user has suspended.
+
+        It removes the deadline that the queue set at the last start.
         """
         body, own = with_value({}, _mark(HELD), "true"), value_at(item, self.deadline)
         if self.deadline and own is not None and value_at(item, _mark(DEADLINE)) == str(own):
@@ -63,13 +72,15 @@ class WorkloadKind(NamedTuple):
         return body
 
     def released(self, item: Object, seconds: int, released_at: float) -> Object:
-        """The merge patch that lets an object make its pods, and has Kubernetes end it so many seconds after it was
-        released (seconds since the epoch), unless it is to do that earlier; 0: for no limit.
+        """The merge patch that lets an object make its pods.
+
+        Kubernetes ends the object `seconds` after its release at `released_at` (seconds since the epoch), unless its
+        own deadline is earlier; 0: no limit.
         """
         body: Object = {}
         started = value_at(item, ("status", "startTime"))
         if seconds and started and not self.is_suspended(item):
-            # Its user has unsuspended it. Kubernetes counts from then on, also while its pods were held.
+            # The user has unsuspended the object. Kubernetes counts from that moment, even while its pods were held.
             seconds += max(ceil(released_at - seconds_of(started)), 0)
         if value_at(item, _mark(HELD)) is not None:
             body = with_value(body, _mark(HELD), None)
@@ -86,7 +97,7 @@ def _mark(name: str) -> tuple[str, ...]:
 
 
 def value_at(item: Object, path: tuple[str, ...]) -> Any:
-    """The value of a field, None where it is not there."""
+    """The value of a field; None if it is missing."""
     value: Any = item
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -99,12 +110,12 @@ def end_text(end: Ended | None) -> str:
 
 
 def with_value(item: Object | None, path: tuple[str, ...], value: Any) -> Object:
-    """An object in which a field has a value; all but what is above that field is the object's own."""
+    """A copy of an object in which a field has a value. Only the path to the field is copied."""
     key, *rest = path
     above = item or {}
     return {**above, key: with_value(above.get(key), tuple(rest), value) if rest else value}
 
 
 def is_longer(deadline: int | None, seconds: int) -> bool:
-    """Whether a deadline (None: none) lets something run for more than so many seconds."""
+    """Whether a deadline (None: none) allows more than `seconds` seconds."""
     return deadline is None or deadline > seconds

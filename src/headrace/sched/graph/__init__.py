@@ -1,8 +1,8 @@
-"""The resource graph: what there is, who holds it and until when, and which part of it answers a request.
+"""The resource graph: resources, their use over time, and the match of requests.
 
-Pure but for the tool `resource_query`: no sockets, files or clocks; time is an argument, in whole seconds. It depends
-on `spec` alone and can be used without the rest of Headrace: read a graph (`formats`), wrap it in a `Scheduler`, ask it
-to match, write what it chose.
+Pure except for the tool `resource_query`: no sockets, files or clocks; time is an argument, in whole seconds. It
+depends on `spec` alone and can be used without the rest of Headrace: read a graph (`formats`), wrap it in a
+`Scheduler`, match requests, write the results.
 """
 
 from headrace.sched.graph.model import Graph, GraphError

@@ -1,4 +1,4 @@
-"""Sets as the bits of integers: the slots that fit into a set of free resources, and the members of a set.
+"""Sets as the bits of integers: the slots that fit into free resources, and the members of a set.
 
 In a set of resources, bit i is the child at place i of the vertex that holds them; in a set of ids, bit i is id i.
 """
@@ -12,8 +12,9 @@ _WINDOW = (1 << 64) - 1
 
 
 def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
-    """The number of slots that fit into the free resources; `parts` are the types and counts of one slot, `masks` the
-    bits of the resources of each type.
+    """The number of slots that fit into the free resources.
+
+    `parts` are the types and counts of one slot, `masks` the bits of the resources of each type.
     """
     most = -1
     for kind, count in parts:

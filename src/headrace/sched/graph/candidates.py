@@ -1,12 +1,15 @@
 """The order in which the children of a vertex are tried.
 
-Policies that score look at every child in the graph's own order. Policies that stop at the first match try untouched
-children first, the one added last before the others; a child is untouched if none of its resources was ever taken. A
-child that was used while it stayed shared has a weight: the amount of one type that was free in it at that time. The
+Policies with scores look at every child in the graph's own order. Policies that stop at the first match try untouched
+children first, the one added last before the others; a child is untouched if none of its resources was ever taken.
+
+A child that was used while it stayed shared has a weight: the amount of one type that was free in it at that time. The
 type is the last one that is counted for its subtree (`-p`; a vertex does not count its own type). Children with higher
 weights are tried first. A release of resources does not change weights.
-This is Fluxion's order, as recorded runs show. One case is not in them: a node directly below the root that the request
-does not name by type. Such a node keeps its weight, so that jobs of few cores fill one node before the next.
+
+This is Fluxion's order, as recorded runs show, with one case that is not in them: a node directly below the root that
+the request does not name by type. Such a node keeps its weight, so that jobs of few cores fill one node before the
+next.
 
 A vertex keeps its children as bit sets, one for each weight, so that the best children of another set are found by a
 few integer operations. Bit i is the child with the i-th highest number.
@@ -29,7 +32,10 @@ _UNTOUCHED = 1 << 63
 
 
 class _Weighed:
-    """The children of one vertex by weight. `ranked` has them by falling number; `rank` is the place of each in it."""
+    """The children of one vertex by weight.
+
+    `ranked` has the children by descending number, `rank` the place of each child in it.
+    """
 
     __slots__ = ("buckets", "rank", "ranked", "weights")
 
@@ -112,8 +118,9 @@ class ChildOrder:
                     new.weigh(child, old.weights[i])
 
     def first(self, v: int, among: int, count: int) -> list[int]:
-        """The first `count` children of `v` in the order, from the set `among`; children are given as places by falling
-        number.
+        """The first `count` children of `v` in the order, from the set `among`.
+
+        Children are given as places by descending number.
         """
         return self._of(v).first(among, count)
 
@@ -126,7 +133,7 @@ class ChildOrder:
         weighed = self._of(v)
         ranks, weights = weighed.rank, weighed.weights
         if len(among) == 2:
-            # Two children are mostly the sockets of a node, which short jobs request most often.
+            # A node with two sockets is the most frequent case, which short jobs request most often.
             one, other = among
             i, j = ranks[one], ranks[other]
             return [one, other] if (weights[j], i) < (weights[i], j) else [other, one]

@@ -1,6 +1,6 @@
-"""Counts of nodes by the amounts that are free on them, in one pass, to explain why a job is refused or waits.
+"""Counts of nodes by their free amounts, in one pass, to explain why a job is refused or waits.
 
-Most nodes are alike, so nodes with equal amounts are counted together. All vertices that a job has whole share one
+Most nodes are alike, so nodes with equal amounts are counted together. All vertices that a job holds whole share one
 planner, which is read once; an idle node has no planners.
 """
 
@@ -15,7 +15,7 @@ from headrace.sched.graph.scheduler import Scheduler
 
 
 def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], int]]:
-    """The amounts by type that nodes have when idle, each with the number of nodes that have them."""
+    """The amounts by type of idle nodes, each with the number of nodes that have them."""
     totals = graph.totals
     counts = Counter([id(totals[v]) for v in nodes])
     shapes = {id(totals[v]): totals[v] for v in nodes} if counts else {}
@@ -23,7 +23,7 @@ def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], in
 
 
 def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: int) -> dict[tuple[int, ...], int]:
-    """The free amounts of `kinds` at a moment, as tuples in that order, each with the number of such nodes."""
+    """The free amounts of `kinds` at a moment, as tuples in that order, each with its number of nodes."""
     graph, busy, plans, used = scheduler.graph, scheduler.busy, scheduler.plans, _Used(now)
     nothing = (0,) * len(kinds)
     full: dict[int, tuple[int, ...]] = {}
@@ -44,7 +44,7 @@ def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: 
 
 
 def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
-    """How many nodes are idle at a moment."""
+    """The number of idle nodes at a moment."""
     used, shared, busy = _Used(now), scheduler.shared, scheduler.busy
     plans, size = scheduler.plans, scheduler.graph.size
     count = 0
@@ -59,7 +59,7 @@ def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
 
 
 class _Used:
-    """Callable: the amount that a planner has in use at a moment. A planner shared by many vertices is read once."""
+    """Callable: the amount in use in a planner at a moment. A planner of many vertices is read only once."""
 
     def __init__(self, now: int) -> None:
         self._now = now

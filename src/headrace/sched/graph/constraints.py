@@ -17,15 +17,15 @@ from headrace.sched.graph.model import Graph
 
 # The types of vertices that a constraint selects or excludes.
 HOSTS = frozenset({"node", "storage_node"})
-# Bytes of constraints and vertices that satisfy them which are kept, all together.
+# Maximum size of the cache: bytes of constraints plus the vertices that satisfy them.
 _KEPT = 1 << 20
 
 
 class _Hosts(NamedTuple):
-    """The vertices of types HOSTS, and their ranks as bits: `every` rank, `ranks` by host name, `properties` by key.
+    """The vertices of types HOSTS, and their ranks as bits.
 
-    `of_rank` has the vertex of each rank. It is None where ranks are missing or shared, so that they do not identify
-    hosts.
+    `every` has all ranks, `ranks` those of each host name, `properties` those of each key. `of_rank` has the vertex of
+    each rank. It is None if ranks are missing or shared, so that they do not identify hosts.
     """
 
     vertices: list[int]
@@ -43,7 +43,7 @@ class ConstraintCache:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._allowed: dict[bytes, frozenset[int]] = {}
-        # Bytes and vertices in it.
+        # The size of the cache in bytes and vertices.
         self._size = 0
         self._known: _Hosts | None = None
 
@@ -53,7 +53,7 @@ class ConstraintCache:
         self._known = None
 
     def prepare(self) -> None:
-        """Read the graph's hosts now, rather than with the first constraint."""
+        """Read the graph's hosts now, rather than at the first constraint."""
         self._hosts()
 
     def allowed(self, obj: Any) -> frozenset[int] | None:
@@ -75,7 +75,7 @@ class ConstraintCache:
         matcher = constraint.compile(obj)
         hosts = self._hosts()
         if hosts.of_rank is None:
-            return frozenset(v for v in hosts.vertices if self._one(matcher, v))
+            return frozenset(v for v in hosts.vertices if self._satisfies(matcher, v))
 
         def named(name: str) -> int:
             ranks = hosts.ranks.get(name, ())
@@ -84,7 +84,7 @@ class ConstraintCache:
         bits = matcher(hosts.every, named, hosts.properties)
         return frozenset([hosts.of_rank[rank] for rank in numbers(bits)])
 
-    def _one(self, matcher: constraint.Matcher, v: int) -> bool:
+    def _satisfies(self, matcher: constraint.Matcher, v: int) -> bool:
         graph = self._graph
         bit, name = 1 << max(graph.rank[v], 0), graph.name(v)
         return bool(

@@ -1,4 +1,4 @@
-"""What a request demands of each node, in the form that the index of free resources answers; None for other requests.
+"""The demands of a request on each node, as the index of free resources can answer them, or None.
 
 The index answers requests for slots of single resources, anywhere or a number of them on each of some nodes; for such
 slots inside vertices that hold the resources (sockets), or made of these; for slots of units of pools; and for whole
@@ -72,8 +72,9 @@ class Demands:
         return self.of_slots(units, count, True) if units else None
 
     def of_slots(self, parts: Parts, slots: int, units: bool = False) -> Demand:
-        """The demand for `slots` slots of single resources, or of `units`, on a node; 0: one slot at a time, wherever
-        it is best.
+        """The demand for `slots` slots of single resources, or of `units`, on a node.
+
+        With 0, one slot at a time is taken wherever it is best.
         """
         known = self._known.get((parts, slots, units))
         if known is None:
@@ -100,7 +101,7 @@ class Demands:
         return self._counted(slot.with_)
 
     def units(self, slot: Request) -> Parts | None:
-        """The types and units of a slot of units of pools alone; None for any other slot."""
+        """The types and units of a slot that consists only of units of pools; None for any other slot."""
         if slot.type != "slot" or slot.count.low != slot.count.high:
             return None
         for part in slot.with_:

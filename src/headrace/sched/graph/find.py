@@ -1,12 +1,12 @@
-"""Finding vertices by expression: `sched-now=free and status=up`, as Fluxion's tools write it.
+"""Find vertices by expression, such as `sched-now=free and status=up` in Fluxion's tools.
 
 An expression is criteria joined by `and`, `or`, `not` and parentheses. A criterion is `key=value`:
 `sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`,
 `jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. A vertex counts as down,
 allocated or reserved if a vertex above it does. Job ids may have any form of RFC 19.
 
-`agfilter=true` selects every vertex. Written as JGF, the vertices above single resources then carry the amounts below
-them, in use (by the job, if one is named) and in all.
+`agfilter=true` selects every vertex. In JGF, the vertices above single resources then carry the total amounts below
+them, and the amounts in use (by the job, if the expression names one).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from headrace.sched.graph.scheduler import Scheduler
 
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
-# Words and parentheses of one expression: parsing recurses once for each that is nested.
+# Maximum number of words and parentheses in an expression. Parsing recurses once per nested one.
 _MOST_TOKENS = 200
 
 
 class Facts:
-    """Facts about the vertices of a scheduler's graph, each computed with the first question."""
+    """Facts about the vertices of a scheduler's graph, each computed at the first question."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -82,11 +82,11 @@ Predicate = Callable[[Facts, int], bool]
 
 
 class ExpressionError(ValueError):
-    """A find expression that cannot be understood; the message has the place and what would be right."""
+    """A find expression is invalid; the message has the place and a valid form."""
 
 
 def parse(text: str) -> Predicate:
-    """The predicate that an expression means. Raises ExpressionError."""
+    """The predicate of an expression. Raises ExpressionError."""
     tokens = _TOKEN.findall(text)
     if len(tokens) > _MOST_TOKENS:
         raise ExpressionError(f"find: more than {_MOST_TOKENS} words and parentheses")
@@ -184,7 +184,7 @@ def _criterion(token: str) -> Predicate:
 
 
 def matching(scheduler: Scheduler, predicate: Predicate) -> Selection:
-    """The vertices for which the predicate holds and those above them, all as exclusive vertices."""
+    """The vertices for which the predicate holds, and the vertices above them, all as exclusive vertices."""
     graph, facts = scheduler.graph, Facts(scheduler)
     kept: set[int] = set()
     order = graph.preorder(graph.root)
@@ -213,7 +213,7 @@ def _reached_from(graph: Graph, order: Iterable[int]) -> dict[int, int]:
 
 
 def listing(scheduler: Scheduler, text: str, writer: Writer, now: int) -> str:
-    """The vertices that match an expression in a writer's format; empty if there are none. Raises ExpressionError."""
+    """The vertices that match an expression in a writer's format; "" for none. Raises ExpressionError."""
     selection = matching(scheduler, parse(text))
     if not selection.marks:
         return ""

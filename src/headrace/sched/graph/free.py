@@ -1,8 +1,8 @@
-"""The free resources of each node, as the bits that the index of free resources reads, updated with every job.
+"""The free resources of each node, as the bits that the index reads, updated with every job.
 
-A node that a job has whole is one bit in a set of nodes. On a node that jobs share, each holder has a bit for each free
-single resource, and each pool a number of free units. Changed nodes are listed in `FreeState.changes`, for tables that
-are derived from this state.
+A node that a job holds whole is one bit in a set of nodes. On a node that jobs share, each holder has a bit for each
+free single resource, and each pool a number of free units. Changed nodes are listed in `FreeState.changes`, for tables
+that are derived from this state.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ NO_NODES = Nodes(0, 0)
 class Footprint(NamedTuple):
     """The resources of a job in terms of the index.
 
-    `whole`: nodes it has whole. `touched`: every node with resources of it. `users`: nodes it shares. `bits`: (holder,
-    its
-    single resources, node); the set is empty for a holder of which the job uses something else alone. `blocks`:
-    vertices
-    above single resources that it has exclusively. `units`: (pool, units that it has of it).
+    - `whole`: the nodes that it holds whole.
+    - `touched`: every node with resources of it.
+    - `users`: the nodes that it shares.
+    - `bits`: (holder, its single resources, node); the set is empty for a holder of which the job uses only something
+      else.
+    - `blocks`: vertices above single resources that it holds exclusively.
+    - `units`: (pool, units of it).
     """
 
     whole: Nodes
@@ -44,11 +46,11 @@ class Footprint(NamedTuple):
 
 
 class FreeState:
-    """Free single resources (cores, GPUs) of a graph. At first all are free.
+    """Free single resources (cores, GPUs) of a graph. Initially all are free.
 
-    `free` has the free resources of each holder, `room` the free units of each pool (below 0 if more is in use than
-    there is); `blocked` counts, by node or holder, the reasons why it is unavailable. `whole` are the nodes that jobs
-    have whole, `idle` (by rank) those that no job shares.
+    `free` has the free resources of each holder, `room` the free units of each pool (negative if more is in use than
+    exists). `blocked` counts, by node or holder, the reasons why it is unavailable. `whole` are the nodes that jobs
+    hold whole, `idle` (by rank) the nodes that no job shares.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -71,7 +73,7 @@ class FreeState:
         self.unused = dict(layout.every)
         self.unused_room = dict(layout.sizes)
         self._able_unused: dict[Demand, int] = {}
-        # Nodes of which some vertex has been down, or is not as in the layout.
+        # Nodes with a vertex that has been down or differs from the layout.
         self._altered: set[int] = set()
         # By node, the number of vertices that are down among the node and those above it.
         self._down: dict[int, int] = {}
@@ -82,7 +84,7 @@ class FreeState:
                     self.switch(v, False)
 
     def switch(self, v: int, up: bool) -> None:
-        """Record that a vertex came up, or went down: resources that are down are free for no job."""
+        """Record that a vertex came up or went down. Resources that are down are not free."""
         graph, number, step = self.layout.graph, self.layout.number, -1 if up else 1
         self._able_unused.clear()
         inside = next((u for u in graph.ancestors(v) if u in number), None)
@@ -157,7 +159,7 @@ class FreeState:
                     touched |= 1 << rank[n]
                     touched_numbers |= 1 << n
             elif not children[v]:
-                # A job that shares a single resource keeps others from having it, too.
+                # A job that shares a single resource also keeps other jobs from using it.
                 h = parent[v]
                 if h in self.free:
                     bits[h] = bits.get(h, 0) | (1 << position[v] if sizes.get(v, 1) == 1 else 0)
@@ -181,7 +183,7 @@ class FreeState:
         return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks, units)
 
     def took(self, job: Footprint) -> None:
-        """Enter a job, of whose whole nodes no entered job holds any."""
+        """Enter a job. No other entered job may hold any of its whole nodes."""
         if job.whole is not NO_NODES:
             self.whole = Nodes(self.whole.ranks | job.whole.ranks, self.whole.numbers | job.whole.numbers)
         self.took_rest(job)
@@ -301,7 +303,7 @@ class FreeState:
         return False
 
     def holder_serves(self, demand: Demand, h: int) -> bool:
-        """Whether a holder is one that the demand asks for on its node."""
+        """Whether a holder satisfies a demand for holders on its node."""
         return self.fit(demand.parts, h) >= demand.slots and not (demand.alone and self.holder_users[h])
 
     def is_idle(self, n: int) -> bool:
@@ -316,7 +318,7 @@ class FreeState:
         )
 
     def cores_in_use(self, n: int, reserved: Mapping[int, int]) -> int:
-        """The cores of a node that jobs use, or that are `reserved` (bits by holder); cores that are down left out."""
+        """The cores of a node that are in use, or `reserved` (bits by holder), except cores that are down."""
         layout, blocked = self.layout, self.blocked
         count = 0
         for h in layout.holders[n]:
@@ -329,8 +331,9 @@ class FreeState:
         return count
 
     def able_unused(self, demand: Demand) -> int:
-        """The nodes, by rank, that would satisfy a demand without jobs. A node that is down (not `sound`) may be
-        included.
+        """The nodes, by rank, that would satisfy a demand without jobs.
+
+        A node that is down (not `sound`) may be included.
         """
         found = self._able_unused.get(demand)
         if found is None:

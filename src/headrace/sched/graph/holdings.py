@@ -1,4 +1,4 @@
-"""Who holds which resources of a graph, and every change to that and to the graph while jobs hold parts of it.
+"""The jobs that hold resources of a graph, and all changes to jobs and graph.
 
 The planners (`usage`), the index at any moment (`timeline`) and the order among children change together here. Times
 are whole seconds and always arguments.
@@ -25,7 +25,7 @@ FILTERS = ("core", "node")
 
 
 class InUseError(ValueError):
-    """Nodes to be removed are in use: `jobs` hold or have reserved resources of them."""
+    """Nodes to be removed are in use: `jobs` hold or have reserved resources on them."""
 
     def __init__(self, jobs: list[int]) -> None:
         some = ", ".join(map(str, jobs[:8])) + (" ..." if len(jobs) > 8 else "")
@@ -34,8 +34,9 @@ class InUseError(ValueError):
 
 
 class Loss(NamedTuple):
-    """The jobs that a shrink affected: `reduced` keep some resources, `ended` none (a reservation is lost as a
-    whole).
+    """The jobs that a shrink affected.
+
+    `reduced` jobs keep some resources, `ended` jobs keep none (a reservation is lost as a whole).
     """
 
     reduced: list[int]
@@ -43,7 +44,7 @@ class Loss(NamedTuple):
 
 
 class Holdings:
-    """A graph and the jobs that hold its resources, by the match policy that orders them.
+    """A graph and the jobs that hold its resources, with a match policy.
 
     `filters` are the types whose amounts are counted for subtrees. A job that holds a vertex in one hierarchy holds it
     in all.
@@ -70,8 +71,9 @@ class Holdings:
         self._lifted: tuple[Allocation, bool] | None = None
 
     def same_reservations_until(self, at: int, end: int) -> int:
-        """The earliest end for which a job from `at` meets the same reservations; until then, a shorter job fits no
-        better.
+        """The earliest end for which a job that starts `at` meets the same reservations.
+
+        Until then, a shorter job fits no better.
         """
         return self._timeline.same_reservations_until(at, end)
 
@@ -89,8 +91,8 @@ class Holdings:
     def lift(self, jobid: int) -> None:
         """Answer as if a reservation were not there, until `restore`. Raises KeyError."""
         held = self.jobs[jobid]
-        # The index leaves it out at no cost. It is removed from the planners only when a search, which reads them, is
-        # made.
+        # The index can ignore the reservation at no cost. It is removed from the planners only before a search, which
+        # reads them.
         self._lifted = held, self._timeline.lift(jobid)
         if not self._lifted[1]:
             self.cancel(jobid)
@@ -117,7 +119,7 @@ class Holdings:
     # Allocations
 
     def free_until(self, found: Allocation) -> int:
-        """The time until which a selection that is not entered stays free: the start of the next reservation on it."""
+        """The time until which a selection that is not entered stays free: the next reservation on it."""
         for end in sorted({job.start for job in self.jobs.values() if job.start >= found.end}):
             try:
                 self._usage.check(found.selection, found.start, end + 1)
@@ -128,28 +130,28 @@ class Holdings:
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """Enter the allocation of a selection to a job during [start, end).
 
-        Raises SpanConflictError where it is not free, and ValueError for a job that holds resources already or an end
-        that is not after the start; nothing is changed then.
+        Raises SpanConflictError if the selection is not free, and ValueError for a job that already holds resources or
+        an end that is not after the start. Then nothing is changed.
         """
         if jobid not in self.jobs and end > start:
             self._usage.check(selection, start, end)
         return self.enter(jobid, selection, start, end, reserved)
 
     def enter(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `add`, for a selection that a match has just found free, which is not checked again."""
+        """As `add`, for a selection that a match has just found free. It is not checked again."""
         allocation = self._book(jobid, selection, start, end, reserved)
         if selection.graph is self.graph:
             self._order.used(self._usage, selection, start)
         return allocation
 
     def _book(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `enter`, without a change to the order among children."""
+        """As `enter`, but without updating the order among children."""
         allocation = self._usage.add(jobid, selection, start, end, reserved)
         self._timeline.add(jobid, start, end, selection)
         return allocation
 
     def cancel(self, jobid: int) -> None:
-        """Give back everything the job holds. Raises KeyError for an unknown job."""
+        """Release all resources of a job. Raises KeyError for an unknown job."""
         self._usage.cancel(jobid)
         self._timeline.remove(jobid)
 
@@ -160,9 +162,9 @@ class Holdings:
         return allocation
 
     def release(self, jobid: int, part: Selection) -> None:
-        """Give back part of a job's resources; a job without any exclusive resources left is removed.
+        """Release part of a job's resources. A job left without exclusive resources is removed.
 
-        A vertex that was given whole is given back whole if nothing in it is named. Raises KeyError.
+        A vertex that was allocated whole is released whole if `part` names nothing inside it. Raises KeyError.
         """
         allocation = self.jobs[jobid]
         selection = allocation.selection
@@ -185,7 +187,7 @@ class Holdings:
         self.set_properties(v, {**self.graph.properties.get(v, {}), key: value})
 
     def set_properties(self, v: int, properties: Mapping[str, str]) -> None:
-        """Set all properties of a vertex; those that it has and `properties` has not are removed."""
+        """Set all properties of a vertex. Existing ones that are not in `properties` are removed."""
         before = self.graph.properties.pop(v, {})
         if properties:
             self.graph.properties[v] = dict(properties)
@@ -199,12 +201,13 @@ class Holdings:
     def set_size(self, v: int, size: int) -> list[int]:
         """Change the size (units) of a vertex without contents, such as a pool.
 
-        Jobs keep what they hold; of a pool that is smaller than that nothing is given until they hold less. Returns the
-        jobs whose reservations cannot be kept: the caller cancels them. Raises GraphError, and then changes nothing.
+        Jobs keep their units. If they hold more than the new size, nothing of the pool is allocated until they hold
+        less. Returns the jobs whose reservations cannot be kept: the caller cancels them. Raises GraphError, and then
+        changes nothing.
         """
         graph, old = self.graph, self.graph.size[v]
         above = list(graph.ancestors(v))
-        # The contents of what jobs have whole count above it, so these jobs are entered anew.
+        # The contents of vertices that jobs hold whole count above the changed vertex, so these jobs are entered again.
         held = self._exclusive_users(above) if any(u in self.plans for u in above) else []
         for job in held:
             self.cancel(job.jobid)
@@ -219,10 +222,11 @@ class Holdings:
         return self._broken((v,))
 
     def hold(self, jobid: int, selection: Selection, start: int, end: int) -> list[int]:
-        """Enter what a job holds in fact during [start, end), free or not, such as one that another scheduler started.
+        """Enter the resources that a job actually holds during [start, end), even if they are not free.
 
-        Returns the jobs whose reservations cannot be kept: the caller cancels them. Raises ValueError for a job that
-        holds resources already, or an end that is not after the start.
+        The job may have been started by another scheduler. Returns the jobs whose reservations cannot be kept: the
+        caller cancels them. Raises ValueError for a job that already holds resources, or an end that is not after the
+        start.
         """
         self.enter(jobid, selection, start, end, False)
         held = [mark.vertex for mark in selection.order() if not mark.path]
@@ -230,7 +234,7 @@ class Holdings:
         return self._broken(held)
 
     def _broken(self, changed: Iterable[int]) -> list[int]:
-        """The jobs with reservations for which some of these vertices, or those above, are not free any more."""
+        """The jobs whose reservations are broken, because changed vertices or those above are no longer free."""
         size, view = self.graph.size, self._usage.view
         changed = tuple(changed)
         above = {u for v in changed for u in self.graph.ancestors(v)}
@@ -275,7 +279,7 @@ class Holdings:
         return added
 
     def _exclusive_users(self, vertices: Iterable[int]) -> list[Allocation]:
-        """The allocations and reservations that have some of these vertices exclusively."""
+        """The allocations and reservations that hold some of these vertices exclusively."""
         vertices = list(vertices)
         return [
             job
@@ -284,7 +288,7 @@ class Holdings:
         ]
 
     def users(self, ranks: int) -> list[int]:
-        """The jobs that hold or have reserved resources of the nodes of some ranks (a bit set)."""
+        """The jobs that hold or have reserved resources on nodes of some ranks (a bit set)."""
         return self._usage.holders(self._nodes_of(ranks))
 
     def shrink(self, ranks: int, take: bool = False) -> Loss:

@@ -1,8 +1,8 @@
 """Matches of the common requests from the index of free resources, without a search.
 
 The common requests are slots of cores and GPUs, or of units of pools, alone or on one node, and whole nodes: nearly all
-jobs of a busy system make them. Such a match is a few integer operations on sets of nodes, however many nodes there
-are. Its result is the matcher's, so that a job's resources do not depend on which of the two chose them. The index
+jobs of a busy system make them. Such a match takes a few integer operations on sets of nodes, however many nodes there
+are. Its result equals the matcher's, so that a job's resources do not depend on which of the two chose them. The index
 returns None for other requests; the matcher serves those, and graphs for which there is no index.
 """
 
@@ -40,7 +40,7 @@ NOTHING = Answer((), {})
 
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
-    """The index of a graph as it is now; None if a search could choose other resources than the index would."""
+    """The index of a graph as it is now; None if a search could choose other resources."""
     if not graph.plain:
         return None
     layout = Layout(graph, policy)
@@ -50,7 +50,7 @@ def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | Non
 class FreeIndex:
     """Matches requests against a `FreeState`, with a usable layout and the order among children.
 
-    It is valid for the vertices that the graph has when it is made.
+    It is valid as long as the graph has the same vertices.
     """
 
     def __init__(self, layout: Layout, order: ChildOrder) -> None:
@@ -74,8 +74,7 @@ class FreeIndex:
     def match(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, window: Window | None = None
     ) -> Answer | None:
-        """The resources that serve the requests; NOTHING if they do not fit; None for requests that the index cannot
-        serve.
+        """The resources for the requests; NOTHING if they do not fit; None if the index cannot serve them.
 
         With a window, requests for whole nodes get None; `match_untouched` serves them.
         """
@@ -97,8 +96,8 @@ class FreeIndex:
             if demand is None:
                 return None
             if demand.alone and (window is not None or (self._policy.close and demand.holders > 1)):
-                # The window knows of reservations' single resources, not which holders they use; and the closest slots
-                # are not the slots of the closest holders.
+                # The window knows the single resources of reservations, but not the holders that they use. And the
+                # closest slots are not the slots of the closest holders.
                 return None
             return self._match_nodes(demand, count, allowed)
         parts = self._demands.parts(top)
@@ -112,7 +111,7 @@ class FreeIndex:
     def match_untouched(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
     ) -> Answer | None:
-        """As `match`, for whole nodes alone (None for other requests); only nodes outside `touched` are taken."""
+        """As `match`, only for whole nodes (None for other requests), taken from outside `touched`."""
         whole = self._demands.whole(requests)
         if whole is None:
             return None
@@ -153,7 +152,7 @@ class FreeIndex:
         return NOTHING
 
     def _match_units(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
-        """Answer with `count` slots of units of pools; with whole nodes, if the policy gives these."""
+        """Answer with `count` slots of units of pools, or with whole nodes if the policy gives whole nodes."""
         picks: list[Pick] = []
         for n, slots in self._share_of_units(parts, count, allowed):
             node = self.layout.nodes[n]
@@ -164,9 +163,9 @@ class FreeIndex:
         return Answer(picks, {}) if picks else NOTHING
 
     def _share_of_units(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> list[tuple[int, int]]:
-        """The nodes (by number) of the `count` best slots of units, each with its number of slots; empty for too few.
+        """The nodes of the `count` best slots of units, each with its number of slots; empty for too few.
 
-        All slots of a node have the same score.
+        Nodes are given by number. All slots of a node have the same score.
         """
         policy, room = self._policy, self.state.room
         shape = self._shapes.get(self._demands.of_slots(parts, 1 if policy.whole else 0, True))
@@ -185,7 +184,7 @@ class FreeIndex:
         if left > 0:
             return []
         if policy.stops and len(found) > 1:
-            # The search ends with the node that completes the count, and takes the best of what it found by then.
+            # The search ends with the node that completes the count, and takes the best of those found by then.
             found.sort(key=lambda share: self.layout.score_of_units(parts, share[0]), reverse=policy.order > 0)
         elif closest_ones:
             found = self._closest_share(parts, found, count)
@@ -198,8 +197,9 @@ class FreeIndex:
         return taken
 
     def _closest_share(self, parts: Parts, found: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-        """The nodes from the first of the `count` slots on whose scores are closest together; `found` are nodes and
-        their slots, by rising score.
+        """The nodes from the start of the closest run of `count` slots by score.
+
+        `found` are nodes and their slots, by rising score.
         """
         amounts: dict[int, int] = {}
         for n, slots in found:
@@ -209,7 +209,7 @@ class FreeIndex:
         return [share for share in found if ends and self.layout.score_of_units(parts, share[0]) >= ends[0]]
 
     def _by_score(self, shape: Shape, mask: int) -> Iterator[int]:
-        """The nodes, by number, that serve a scored shape: the best score first, equal ones in the graph's order."""
+        """The nodes, by number, that serve a scored shape: best score first, ties in the graph's order."""
         window = self._window
         for score in sorted(shape.buckets, reverse=self._policy.order > 0):
             for n in numbers(shape.buckets[score] & mask):
@@ -217,12 +217,12 @@ class FreeIndex:
                     yield n
 
     def _unit_picks(self, parts: Parts, n: int, slots: int) -> list[Pick]:
-        """The units of a node's pools for some slots."""
+        """The units of a node's pools for a number of slots."""
         pools = self.layout.pools
         return [Pick(pools[kind][n], units * slots, True, False, ()) for kind, units in parts]
 
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
-        """The nodes that constraint and whole allocations leave, as bits by rank or by number."""
+        """The nodes not excluded by the constraint or by whole allocations, as bits by rank or by number."""
         whole, over = self.state.whole, NO_NODES if self._window is None else self._window.over
         taken = whole.ranks | over.ranks if ranked else whole.numbers | over.numbers
         return ~taken if allowed is None else self._allowed_ranks(allowed, ranked) & ~taken
@@ -282,7 +282,7 @@ class FreeIndex:
         return -1
 
     def _by_preference(self, bits: int) -> Iterable[int]:
-        """The numbers of the nodes in a set of ranks, the preferred first."""
+        """The numbers of the nodes in a set of ranks, in order of preference."""
         if self._use is not None:
             ranks: Iterable[int] = self._use.among(bits, self._window)
         else:
@@ -304,8 +304,9 @@ class FreeIndex:
         return self._best_ranked(self.layout.set_of(able, True), count) if self._ids else list(islice(able, count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
-        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number. All are idle where the
-        policy compares use.
+        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number.
+
+        All of them are idle if the policy compares use.
         """
         if self._policy.stops:
             ranks = self._order.first(self._graph.root, bits, count)
@@ -318,7 +319,8 @@ class FreeIndex:
     def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
         """The `count` slots with the best scores, as bits by holder; empty for too few.
 
-        Scores are visited from the best on. A node whose best slot was taken is visited again at the score of its next.
+        Scores are visited from the best on. A node whose best slot was taken is visited again at the score of its next
+        slot.
         """
         order, holders, window = self._policy.order, self.layout.holders, self._window
         due: dict[int, list[int]] = {}
@@ -327,15 +329,15 @@ class FreeIndex:
         heapify(scores)
         while scores:
             score = -order * heappop(scores)
-            again = due.pop(score, [])
+            revisited = due.pop(score, [])
             fresh, last = numbers(shape.buckets.get(score, 0) & mask), False
             if window is not None:
                 fresh = filter(window.subtract, fresh)
             else:
                 # Every one of these nodes has a slot of this score, so `count` nodes are enough.
                 nodes = list(islice(fresh, count))
-                fresh, last = iter(nodes), len(nodes) + len(again) >= count
-            for n in merge(fresh, sorted(again)) if again else fresh:
+                fresh, last = iter(nodes), len(nodes) + len(revisited) >= count
+            for n in merge(fresh, sorted(revisited)) if revisited else fresh:
                 later = None
                 grade = self.layout.grade[n] * shape.size if self.layout.grade else 0
                 for h in holders[n]:

@@ -1,6 +1,6 @@
-"""The cores and GPUs below a vertex, as bits by id: what R (RFC 20) lists of a node that is given whole.
+"""The cores and GPUs below a vertex, as bits by id, as R (RFC 20) lists them for a whole node.
 
-The graph keeps them, since the same nodes are given whole again and again; equal sets are one object.
+The graph caches them, because the same nodes are allocated whole many times; equal sets are one object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
 
 
 class Part(NamedTuple):
-    """The part of a selection on one node: the node's rank and vertex, and the ids of cores and GPUs as bits."""
+    """The part of a selection on one node: its rank and vertex, and the ids of cores and GPUs as bits."""
 
     rank: int
     vertex: int
@@ -46,12 +46,12 @@ class Part(NamedTuple):
 
 
 def parts(selection: Selection) -> list[Part]:
-    """The part of a selection on each node of which it has cores or GPUs, in the graph's order."""
+    """The part of a selection on each node where it has cores or GPUs, in the graph's order."""
     graph, runs = selection.graph, selection.runs
     types, ids = graph.type, graph.id
     found: list[Part] = []
     cores = gpus = 0
-    # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
+    # Children come before their parents, so a node's cores and GPUs are complete when the node comes.
     for v, _, _, _, whole in selection.inner_order():
         kind = types[v]
         if v in runs:
@@ -74,7 +74,7 @@ def parts(selection: Selection) -> list[Part]:
 
 def _bits(numbers: list[int]) -> int:
     first, count = numbers[0], len(numbers)
-    # Ids nearly always are consecutive.
+    # Ids are nearly always consecutive.
     if numbers[-1] == first + count - 1 and numbers == list(range(first, first + count)):
         return ((1 << count) - 1) << first
     bits = 0

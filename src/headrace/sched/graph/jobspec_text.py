@@ -1,4 +1,4 @@
-"""A user's jobspec text, YAML or JSON, as a request; limits keep a short text from causing a great deal of work."""
+"""A user's jobspec text, YAML or JSON, as a request. Limits keep a short text from causing much work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from headrace.sched.graph.model import Graph
 from headrace.sched.graph.request import JobRequest, RequestError, parse_jobspec
 
 _MOST_VALUES = 100_000
-# Characters of a text. To compose as much YAML takes about a second, and its values are counted only after that.
+# Maximum number of characters of a text. YAML of this size takes about a second to compose, and its values are counted
+# only afterwards.
 LARGEST = 2**20
 ERRORS = (RequestError, yaml.YAMLError, RecursionError)
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -20,7 +21,7 @@ _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, 
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Uses the composer in Python: LibYAML's before 0.2.6 crashes the process on a text of some ten thousand levels."""
+    """Uses the composer in Python: LibYAML before 0.2.6 crashes on some ten thousand nested levels."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
@@ -33,8 +34,9 @@ def read(text: str, graph: Graph) -> JobRequest:
 
 
 def decoded(text: str) -> Any:
-    """The decoded text. Raises yaml.YAMLError or RecursionError, and RequestError for YAML that is too long, or whose
-    aliases expand to too much.
+    """The decoded text. Raises yaml.YAMLError, RecursionError or RequestError.
+
+    RequestError is for YAML that is too long, or whose aliases expand to too much.
     """
     if text.lstrip().startswith("{"):
         try:

@@ -1,5 +1,7 @@
-"""The labels that a request gives to resources other than slots, by the vertices that serve them: JGF tells them to the
-job, which finds by them, say, the storage that it asked for under a name (Fluxion's key `ephemeral`).
+"""The labels that a request gives to resources other than slots, by the vertices that serve them.
+
+JGF contains them, so that a job can find, for example, the storage that it requested under a name (Fluxion's key
+`ephemeral`).
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from headrace.sched.graph.selection import Selection
 
 
 def labels_of(selection: Selection, request: JobRequest) -> dict[int, str]:
-    """The label of each vertex of a selection that has one: the vertex is of the type of a labelled resource, below
-    vertices of the types that this resource is asked for in.
+    """The labels of the vertices of a selection.
+
+    A vertex has the label of a requested resource if it is of that type, and below vertices of the types in which the
+    resource is requested.
     """
     if not _has_labels(request.resources):
         return {}
@@ -38,7 +42,7 @@ def _has_labels(parts: Sequence[Request]) -> bool:
 
 
 def _without_slots(parts: Sequence[Request]) -> Iterator[Request]:
-    """The resources of a level; a slot is no level of the graph, so its contents stand for it."""
+    """The resources of a level. A slot is not a level of the graph, so its contents are listed instead."""
     for part in parts:
         if part.is_slot:
             yield from _without_slots(part.with_)

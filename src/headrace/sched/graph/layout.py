@@ -1,9 +1,9 @@
-"""The single resources of a graph as bits, and its pools: what does not change with use in the index of what is free.
+"""The static part of the index of free resources: single resources as bits, and pools.
 
 A vertex that directly holds single resources (cores, GPUs) is a holder; bit i of a set of its resources is its child at
-place i. Nodes are bits too: by number, which is the graph's order, and by rank, which is the policy's preference if it
-prefers by node: the lowest bit of a set is the node to take. A pool is counted in units, where nodes contain one of its
-type at most. A layout is valid until the graph changes.
+place i. Nodes are bits too, in two numberings. The number is the graph's order. The rank is the policy's preference, if
+it prefers by node: the lowest bit of a set is the node to take. A pool is counted in units, if nodes contain at most
+one of its type. A layout is valid until the graph changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Demand(NamedTuple):
-    """What a node must have free: `slots` slots of `parts`.
+    """The free resources that a node must have: `slots` slots of `parts`.
 
-    With `slots` 0 the caller takes slots one by one, each from the node with the best one; a node serves if one slot
-    fits. With `holders` above 0, that many holders of the node must have `slots` slots each. With `alone` no other job
-    may use these holders; they are given `whole`, or else only the parts of the slots are. With `units` the slots take
-    units of the node's pools.
+    With `slots` 0 the caller takes slots one by one, each from the node with the best one; a node satisfies the demand
+    if one slot fits. With `holders` above 0, that many holders of the node must have `slots` slots each. With `alone`
+    no other job may use these holders; they are given `whole`, or else only the parts of the slots are. With `units`
+    the slots take units of the node's pools.
     """
 
     parts: Parts
@@ -50,7 +50,7 @@ class NodeKind(NamedTuple):
 class Layout:
     """The holders of a graph and their nodes, for one match policy.
 
-    `usable` says whether these bits are enough to choose as a search does. If it is False, nothing else here is valid.
+    `usable` is True if the index can choose by these bits as a search does. If it is False, nothing else here is valid.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
@@ -115,17 +115,16 @@ class Layout:
             self._find_node_kinds()
 
     def _ranks_give_the_order(self) -> bool:
-        """Whether one rank for each node is enough to tell which node the policy prefers."""
+        """Whether one rank per node is enough to express which node the policy prefers."""
         graph, policy, nodes = self.graph, self.policy, self.nodes
         if policy.stops and any(graph.parent[v] != graph.root for v in nodes):
-            # The search tries children in an order of their own at each level; the ranks tell that of one level.
+            # The search tries children in a separate order at each level; ranks express only that of one level.
             return False
         if any(graph.size[v] != 1 for v in nodes):
-            # A vertex that stands for several nodes cannot be one bit.
+            # A vertex that represents several nodes cannot be one bit.
             return False
         if policy.node_property or not policy.node_weight:
-            # The ids of nodes do not count: slots are compared by their scores, or taken where a search comes to them
-            # first.
+            # The ids of nodes do not matter: slots are compared by their scores, or taken in the order of the search.
             return True
         if len({graph.id[v] for v in nodes}) < len(nodes):
             # The policy prefers neither of two nodes with the same id, so a search mixes their slots by their own ids.
@@ -133,7 +132,7 @@ class Layout:
         if max(graph.id, default=0) < policy.node_weight:
             return True
         # A leaf's id must be below `node_weight`, or a core of one node may outscore a core of the next. Ids of other
-        # vertices do not count, as a slot consists of leaves.
+        # vertices do not matter, because a slot consists of leaves.
         return len(nodes) > 0 and all(
             graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids
         )
@@ -145,12 +144,12 @@ class Layout:
         holder; and if none of its holders is inside another holder of it.
         """
         totals = self.graph.totals[self.graph.root]
-        # The types that no holder so far has ruled out.
+        # The types not ruled out by any holder so far.
         served_types = {kind for kind, amount in totals.items() if amount}
-        # By type: the holders, and how many resources they have.
+        # By type: the holders, and the number of resources in them.
         holders_of: dict[str, set[int]] = {}
         counted: dict[str, int] = {}
-        # Each map of bits or shifts that was met, as the one object that stands for all equal ones.
+        # Each map of bits or shifts found so far, as one object shared by all equal ones.
         interned: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for n, node in enumerate(self.nodes):
             holders = self._read_node(node, served_types, interned)
@@ -179,8 +178,10 @@ class Layout:
     def _read_node(
         self, node: int, served_types: set[str], interned: dict[tuple[tuple[str, int], ...], dict[str, int]]
     ) -> list[int]:
-        """The holders in a node, in the graph's order. Fills in `masks`, `every` and `shift` of each, and takes types
-        that the index cannot serve out of `served_types`.
+        """The holders in a node, in the graph's order.
+
+        Fills in `masks`, `every` and `shift` of each, and removes types that the index cannot serve from
+        `served_types`.
         """
         holders: list[int] = []
         stack = [node]
@@ -192,7 +193,7 @@ class Layout:
                 continue
             for above in self.graph.ancestors(h):
                 if above in self.masks:
-                    # A slot would take resources of both holders and is put together at the upper one.
+                    # A slot would take resources of both holders, and would be assembled at the upper one.
                     served_types.difference_update(masks.keys() & self.masks[above].keys())
             holders.append(h)
             self.masks[h] = interned.setdefault(tuple(masks.items()), masks)
@@ -203,8 +204,8 @@ class Layout:
     ) -> tuple[list[int], dict[str, int]]:
         """The children of a vertex that have children themselves, and the others as bits by type.
 
-        Fills in `every` and `shift` of the vertex, and takes types that are not single resources in the order of their
-        ids out of `served_types`.
+        Fills in `every` and `shift` of the vertex, and removes types from `served_types` that are not single resources
+        in the order of their ids.
         """
         graph = self.graph
         types, size, ids, uniq, children = graph.type, graph.size, graph.id, graph.uniq, graph.children
@@ -224,7 +225,7 @@ class Layout:
             if size[child] != 1 or child_id <= last_id.get(kind, -1):
                 served_types.discard(kind)
             if self.policy.stops and i and uniq[child] <= uniq[before]:
-                # A search would try them in another order than that of their places.
+                # A search would try them in an order other than that of their places.
                 served_types.discard(kind)
             last_id[kind] = child_id
             before = child
@@ -290,7 +291,7 @@ class Layout:
         return score + self.grade[n] * len(parts) if self.grade else score
 
     def _rank_nodes(self) -> None:
-        """Fill in `rank` and `by_rank`: the node that the policy prefers to all others has rank 0."""
+        """Fill in `rank` and `by_rank`: rank 0 is the node that the policy prefers."""
         graph, nodes, order = self.graph, self.nodes, self.policy.order
         if self.policy.stops:
             # `ChildOrder` numbers the children of the root in this order.
@@ -320,7 +321,7 @@ class Layout:
         self.node_kinds = [NodeKind(some[0], self.set_of(some, True), self.set_of(some, False)) for some in members]
 
     def set_of(self, members: Iterable[int], ranked: bool) -> int:
-        """The bits of nodes that are given by number: by rank, or by number."""
+        """The bits of nodes that are given by number. With `ranked`, the bits are ranks, else numbers."""
         bits = bytearray(len(self.nodes) // 8 + 1)
         rank = self.rank
         for n in members:
@@ -346,7 +347,7 @@ class Layout:
         return False
 
     def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
-        """The best slot of a holder from its free resources: its bits, and the sum of its ids; None for no slot."""
+        """The best slot of a holder from its free resources: its bits, and the sum of its ids; None for none."""
         if len(parts) == 1 and parts[0][1] == 1:
             # Most slots are one core.
             mask = self.masks[h].get(parts[0][0])
@@ -396,7 +397,7 @@ class Layout:
         return out
 
     def run(self, parts: Parts, h: int, bits: int) -> Run:
-        """Resources of a holder, as a selection stores them."""
+        """Resources of a holder in the form of a selection."""
         if not bits & (bits - 1):
             v = self.graph.children[h][bits.bit_length() - 1]
             return Run((v,), bits, {parts[0][0]: 1 << self.graph.id[v]})
@@ -421,7 +422,8 @@ class Layout:
                 ids[kind] = some << by if by >= 0 else some >> -by
             vertices += found
             if first < end:
-                # The types alternate, or the request names them in another order than the graph's, which a run has.
+                # The types alternate, or the request names them in another order than the graph. A run is in the
+                # graph's order.
                 vertices.sort(key=self.graph.position.__getitem__)
             end = last if last > end else end
         return Run(vertices, bits, ids)
@@ -435,10 +437,10 @@ def _serves(policy: Policy) -> bool:
     """
     close, stops, whole = policy.close, policy.stops, policy.whole
     if policy.order == 0:
-        # A search takes resources in the order in which it meets them, which neither ranks nor scores tell.
+        # A search takes resources in the order in which it finds them, which neither ranks nor scores express.
         return False
     if not whole <= {"node"}:
-        # The index knows which nodes are given whole, but no vertices of another type.
+        # The index knows which nodes are allocated whole, but no vertices of another type.
         return False
     if stops and (policy.order < 0 or policy.node_weight):
         # A search that stops may have found more slots than it takes. The index leaves out those with the lowest sums

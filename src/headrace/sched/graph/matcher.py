@@ -1,11 +1,12 @@
-"""One match: which vertices satisfy a request during [at, end), and which of them the policy takes.
+"""One match: the vertices that satisfy a request during [at, end), and the policy's choice among them.
 
 The search walks a hierarchy from the root. A vertex of a requested type becomes a candidate once every request below it
 is satisfied; a vertex of another type passes its children's candidates up, so that a request may skip levels of the
-graph. Below a requested type, no level is skipped at a vertex with children of the next requested type; Fluxion does
-not skip any there. A slot is put together at the vertex that directly contains all its resources. If no vertex
-below contains them all, the slot is put together at a vertex that directly contains some of them. At every vertex that
-carries a request, and at the root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
+graph. Below a requested type, no level is skipped at a vertex with children of the next requested type, as in Fluxion.
+
+A slot is assembled at the vertex that directly contains all its resources. If no vertex below contains them all, the
+slot is assembled at a vertex that directly contains some of them. At every vertex that carries a request, and at the
+root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
 
 A vertex with several parents is a candidate below only one of them in a match, so that nothing is counted twice: below
 the first parent that the search reaches, unless the match below that parent fails.
@@ -24,15 +25,15 @@ from headrace.sched.graph.planner import Planner
 from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 
-# How many distributions of shared resources among kinds of slots are compared; the best of them is taken.
+# How many distributions of shared resources among kinds of slots are compared. The best of them is taken.
 _MOST_TRIES = 2000
 _LAST_CLASS = 9999
 
 
 class Pick(NamedTuple):
-    """A vertex taken: `needs` units of it, exclusively or not, `whole` with everything below it, else with `below`.
+    """A vertex taken: `needs` units of it, `whole` with everything below it, or with the picks in `below`.
 
-    A vertex without contents that is taken exclusively is taken as these units: the rest of a pool stays free.
+    From a vertex without contents that is taken exclusively, only these units are taken: the rest of a pool stays free.
     """
 
     vertex: int
@@ -43,8 +44,9 @@ class Pick(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Resources that satisfy `units` units of a request: one vertex; or the picks of one slot, and so many such slots
-    from the same pools.
+    """Resources that satisfy `units` units of a request.
+
+    They are one vertex, or the picks of one slot of which `units` fit into the same pools.
     """
 
     score: int
@@ -56,8 +58,9 @@ Found = dict[str, list[Candidate]]
 
 
 class View(NamedTuple):
-    """What a match reads: the graph and its use over time, as planners by vertex; `busy` by vertex and type for what is
-    in use below (see `Usage`).
+    """The input of a match: the graph, and its use over time as planners.
+
+    `plans` and `shared` are by vertex. `busy` has, by vertex and type, the use below the vertex (see `Usage`).
     """
 
     graph: Graph
@@ -66,12 +69,12 @@ class View(NamedTuple):
     busy: Mapping[int, Mapping[str, Planner]]
 
     def in_use(self, v: int, start: int, end: int) -> int:
-        """The units of a pool that are in use at most at any moment of [start, end)."""
+        """The maximum number of units of a pool in use at any moment of [start, end)."""
         plan, users = self.plans.get(v), self.shared.get(v)
         return (plan.peak(start, end) if plan is not None else 0) + (users.peak(start, end) if users is not None else 0)
 
     def shares(self, v: int, start: int, end: int) -> bool:
-        """Whether any job uses a vertex, or anything below it, in [start, end) without having the vertex whole."""
+        """Whether any job uses a vertex, or anything below it, in [start, end) without holding it whole."""
         users = self.shared.get(v)
         if users is not None and users.peak(start, end):
             return True
@@ -79,7 +82,7 @@ class View(NamedTuple):
         return counts is not None and any([planner.peak(start, end) for planner in counts.values()])
 
     def in_use_below(self, node: int, kind: str, at: int) -> int:
-        """The units of a type in a node that jobs use at a moment, without what is down."""
+        """The units of a type in a node that jobs use at a moment, without vertices that are down."""
         if not self.shares(node, at, at + 1):
             return 0
         graph, plans = self.graph, self.plans
@@ -98,8 +101,9 @@ class View(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a match failed. `structural`: the graph is too small, so that no release or repair of resources could
-    help.
+    """Why a match failed.
+
+    `structural`: the graph is too small, so that no release or repair of resources could help.
     """
 
     type: str
@@ -110,14 +114,17 @@ class Failure(NamedTuple):
 
 
 def explain(graph: Graph, failure: Failure) -> str:
-    """The failure as a sentence: what is short, by how much, and where."""
+    """The failure as a sentence: the type that is short, by how much, and where."""
     where = "the whole graph" if failure.where == graph.root else graph.path(failure.where)
     lasting = "; no release of resources can help" if failure.structural else ""
     return f"{failure.wanted} {failure.type} wanted, {failure.available} can be had in {where}{lasting}"
 
 
 class Matcher:
-    """A search at one point in time. `allowed` are the node vertices that satisfy the constraint; None for all."""
+    """A search at one point in time.
+
+    `allowed` are the node vertices that satisfy the constraint; None for all.
+    """
 
     def __init__(
         self,
@@ -154,7 +161,7 @@ class Matcher:
             return None
         picks = self._choose(root, requests, found)
         if picks is None and self.failure is not None:
-            # Candidates may be short because they are in use; only a request for several roots cannot be met by a
+            # Candidates may be short because they are in use. Only a request for several roots can never be met by a
             # release.
             structural = self.failure.type == self.graph.type[root] and not self.blocked
             self.failure = self.failure._replace(structural=structural)
@@ -180,7 +187,7 @@ class Matcher:
                     return False
         return True
 
-    # The matcher's innermost function, once for each vertex that is looked at: a call in it would show in each match.
+    # The matcher's innermost function, called for each vertex: a further function call would slow down every match.
     def _visit(  # noqa: C901, PLR0911, PLR0912
         self,
         v: int,
@@ -271,7 +278,7 @@ class Matcher:
         if policy.by_use:
             kind = measured_by(graph)
             used = self.view.in_use_below(v, kind, self.at)
-            # Ids are below 2^63, so that an id decides among equal classes alone.
+            # Ids are below 2^63, so an id decides only among nodes of the same class.
             return (policy.use_class(used, graph.totals[v].get(kind, 0)) << 63) + graph.id[v]
         return class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
 
@@ -289,7 +296,7 @@ class Matcher:
             self.reached_from.pop(child, None)
 
     def _below(self, v: int, requests: Sequence[Request], exclusive: bool, base: int) -> list[Pick] | None:
-        """Picks below `v` for one unit of what carries `requests`."""
+        """Picks below `v` for one unit of the vertex or slot that contains `requests`."""
         found: Found = {}
         if not self._explore(v, requests, exclusive, found, base, 1, True):
             self._note(requests[0].type, requests[0].count.low, 0, v, True)
@@ -375,10 +382,10 @@ class Matcher:
         narrow: bool,
         inside: bool,
     ) -> bool:
-        """As `_explore`, with children of a requested type in order of preference, so that the search stops at enough
-        of them.
+        """As `_explore`, with the children of a requested type in order of preference.
 
-        Siblings of one type differ in score by their ids alone, and at most as many of them as the count are taken.
+        So the search can stop once it has enough of them. Siblings of one type differ in score by their ids alone, and
+        at most as many of them as the count are taken.
         """
         any_found = False
         ends = not (self.policy.close or self.policy.node_property or self.policy.by_use)
@@ -409,7 +416,7 @@ class Matcher:
         return any_found
 
     def _holds(self, v: int, slot: Request) -> bool:
-        """Whether slots of this kind are put together at `v`."""
+        """Whether slots of this kind are assembled at `v`."""
         types = self._child_types.get(v)
         if types is None:
             types = self._child_types[v] = frozenset(self.graph.kinds(v))
@@ -422,11 +429,10 @@ class Matcher:
     def _enough(
         requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int, int]]
     ) -> bool:
-        """Whether there are enough candidates of each request for `times` slots; slots share only pools that they take
-        units of.
+        """Whether there are enough candidates of each request for `times` slots.
 
-        `counted` has, by key, the number of candidates already counted, the slots they are enough for, and the units
-        left over. Candidates are only ever appended.
+        Slots share only pools of which they take units. `counted` has, by key, the number of candidates already
+        counted, the slots they are enough for, and the units left over. Candidates are only ever appended.
         """
         for request in requests:
             key, wanted = request.key, request.count.top
@@ -445,12 +451,12 @@ class Matcher:
         return True
 
     def _slots(self, v: int, slots: list[Request], found: Found, base: int) -> bool:
-        """Put together as many slots as the resources below `v` allow; several kinds share the resources."""
+        """Assemble as many slots as the resources below `v` allow; several kinds share the resources."""
         shape = slots[0].with_ if len(slots) == 1 else _union(slots)
         inside: Found = {}
         times = max(slot.count.high for slot in slots)
         if len(slots) > 1 and self.policy.order and not self.policy.stops:
-            # How many resources each kind takes depends on all candidates.
+            # The resources that each kind takes depend on all candidates.
             times = MAX_SIZE
         if not self._explore(v, shape, not all(r.takes_units for r in shape), inside, base, times, True):
             return False
@@ -520,7 +526,7 @@ class Matcher:
 
 
 def measured_by(graph: Graph) -> str:
-    """The type of which policies compare the use: cores, or the cpu that pods of Kubernetes ask for."""
+    """The type whose use policies compare: cores, or the cpu of Kubernetes pods."""
     return "core" if graph.totals[graph.root].get("core") else "cpu"
 
 
@@ -538,9 +544,9 @@ def _by_score(candidate: Candidate) -> int:
 
 
 def _groups(slots: Sequence[Request]) -> list[list[Request]]:
-    """Slots by how they are made: kinds that share resources together, alternatives that exclude each other separately.
+    """Group slots: kinds that share resources form one group, each exclusive alternative its own group.
 
-    Of kinds that request the same type with different contents only the first is made, as they cannot share candidates.
+    Of kinds that request the same type with different contents only the first is used, as they cannot share candidates.
     """
     together: list[Request] = []
     inner: dict[str, Request] = {}
@@ -564,7 +570,7 @@ def _alike(a: Request, b: Request) -> bool:
 
 
 def _union(slots: Sequence[Request]) -> list[Request]:
-    """One request for each type out of several kinds of slots; the first request of a type stands for it."""
+    """One request for each type in several kinds of slots: the first request of that type."""
     found: dict[str, Request] = {}
     for slot in slots:
         for request in slot.with_:
@@ -632,10 +638,10 @@ def _assemble(
     divided: set[str],
     most: int,
 ) -> Candidate | None:
-    """The next slot, or up to `most` equal slots where each takes units of the same pools; None for too few resources.
+    """The next slot, or up to `most` equal slots that take units of the same pools; None for none.
 
     `cursors` counts the candidates of each type that are used up, and the units taken of the next one. Types in
-    `divided` are taken in units; of other types candidates are taken as they are.
+    `divided` are taken in units; candidates of other types are taken as a whole.
     """
     score = 0
     picks: list[Pick] = []
@@ -666,8 +672,9 @@ def _assemble(
 def _equal_slots(
     counts: Mapping[str, int], inside: Found, cursors: Mapping[str, tuple[int, int]], divided: set[str], most: int
 ) -> int:
-    """How many slots, `most` at most, take the same pools as the next one; 1 unless a slot takes units of single pools
-    alone.
+    """How many slots, at most `most`, take the same pools as the next slot.
+
+    The result is 1 unless a slot takes only units of single pools.
     """
     if not counts.keys() <= divided:
         return 1

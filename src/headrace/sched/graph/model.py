@@ -1,4 +1,4 @@
-"""The graph itself: the hierarchies of its vertices.
+"""The graph: its hierarchies of vertices.
 
 A graph may have several hierarchies, one for each subsystem (RFC 4): a node is contained in a rack and is fed by a
 power distribution unit. Each hierarchy is a `Graph` of its own with the same vertices by the same numbers. Hierarchies
@@ -19,7 +19,7 @@ __all__ = ["DOMINANT", "MAX_BITS", "MAX_DEPTH", "MAX_SIZE", "MAX_VERTICES", "Gra
 
 DOMINANT = "containment"
 _NO_CHILDREN: list[int] = []
-# The search descends by recursion.
+# The search is recursive.
 MAX_DEPTH = 200
 
 
@@ -126,7 +126,10 @@ class Graph(Vertices):
         uniq: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """Append a vertex below `parent` (-1: placed later, or the root) and return its number. Raises GraphError."""
+        """Append a vertex below `parent` and return its number. Raises GraphError.
+
+        A `parent` of -1 is for the root, or for a vertex that is placed later.
+        """
         v = self._row(type, basename, id, size, rank, unit, name, uniq, properties)
         if v == len(self.parent):
             for tree in self.hierarchies.values() or (self,):
@@ -140,7 +143,7 @@ class Graph(Vertices):
         return v
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:
-        """Append an unplaced copy of vertex `u` of another graph, with its status (up or down); returns its number."""
+        """Append an unplaced copy of vertex `u` of another graph, with its status; returns its number."""
         v = self.add(
             other.type[u],
             basename=other.basename[u],
@@ -158,7 +161,7 @@ class Graph(Vertices):
         return v
 
     def place(self, v: int, parent: int) -> None:
-        """Make `v` the last child of `parent`. Raises GraphError where it is a child of `parent` already."""
+        """Make `v` the last child of `parent`. Raises GraphError if it already is a child of `parent`."""
         kids = self.children[parent]
         if kids is _NO_CHILDREN:
             kids = self.children[parent] = []
@@ -170,7 +173,7 @@ class Graph(Vertices):
             kids.append(v)
             return
         self.parent[v] = parent
-        # The number of children may be less, as some may have been removed.
+        # This may exceed the number of children, because children may have been removed.
         self.position[v] = self.position[kids[-1]] + 1 if kids else 0
         kids.append(v)
 
@@ -315,7 +318,7 @@ class Graph(Vertices):
         self._least.clear()
 
     def recount(self) -> None:
-        """Count the contents of every vertex anew, and drop what was derived from the counts."""
+        """Count the contents of every vertex again, and drop everything derived from the counts."""
         self.totals = _totals(self, self.preorder(self.root))
         for known in (self.inside, self._kinds, self._ranked, self._above, self._least):
             known.clear()
@@ -349,8 +352,9 @@ class Graph(Vertices):
         return "/" + "/".join(reversed(parts))
 
     def set_path(self, v: int, path: str) -> None:
-        """Give a vertex a path other than its parent's path plus its name; the paths of the vertices below do not
-        change.
+        """Set a path other than the parent's path plus the vertex's name.
+
+        The paths of the vertices below do not change.
         """
         for child in self.children[v]:
             self.paths[child] = self.path(child)
@@ -420,7 +424,7 @@ class Graph(Vertices):
         return found
 
     def least(self, kind: str) -> dict[str, int]:
-        """The amounts by type that every vertex of type `kind` with contents has at least."""
+        """The minimum amounts by type in any vertex of type `kind` with contents."""
         found = self._least.get(kind)
         if found is None:
             shapes = {id(t): t for v, t in enumerate(self.totals) if self.type[v] == kind and self.children[v]}
@@ -461,12 +465,12 @@ class Graph(Vertices):
 
 
 def _totals(graph: Graph, order: Sequence[int]) -> list[dict[str, int]]:
-    """The amounts by type in the subtree of each vertex; equal ones are one object."""
+    """The amounts by type in the subtree of each vertex. Equal amounts are one object."""
     shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     totals: list[dict[str, int]] = [{}] * len(graph.type)
     types, sizes, children = graph.type, graph.size, graph.children
     leaves: dict[tuple[str, int], dict[str, int]] = {}
-    # The vertices above one with several parents count it once, though several paths lead to it.
+    # A vertex with several parents counts once in each vertex above it, though several paths lead to it.
     over = {above for v in graph.more_parents for above in graph.ancestors(v)}
     for v in over:
         below: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """A quantity over time: how much of it is in use, as a step function of whole seconds.
 
 The steps are kept sorted by time, so adding a span is two insertions, however many spans there are. The running sum is
-computed by C code when it is first asked for, and then updated where the steps change. Steps that cancel out are
-removed, so that the length of a planner is that of its live spans.
+computed by C code at first use, and then updated where the steps change. Steps that cancel out are removed, so that the
+length of a planner is that of its live spans.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import accumulate
 class Planner:
     """Use over time: from `times[i]` on, `steps[i]` more is in use than before.
 
-    A `copy_on_write` planner stands for many vertices that only one job uses. It is never changed: a vertex gets a copy
-    before another use is added to it.
+    A `copy_on_write` planner is shared by many vertices that only one job uses. It is never changed: a vertex gets a
+    copy before another use is added to it.
     """
 
     __slots__ = ("_used", "copy_on_write", "steps", "times")
 
     def __init__(self, start: int = 0, end: int = 0, amount: int = 0) -> None:
-        """Nothing is in use, or `amount` in [start, end)."""
+        """A planner with nothing in use, or with `amount` in use in [start, end)."""
         self._used: list[int] | None = None
         self.copy_on_write = False
         if end > start:
@@ -32,7 +32,7 @@ class Planner:
             self.steps = []
 
     def add(self, start: int, end: int, amount: int) -> None:
-        """Use `amount` more in [start, end); a negative amount gives back what was added before."""
+        """Use `amount` more in [start, end); a negative amount releases an earlier one."""
         if end <= start:
             return
         if not self.times:
@@ -95,7 +95,7 @@ class Planner:
         return max(used[i:j]) if j > i + 1 else used[i]
 
     def over(self, limit: int, start: int, end: int) -> int | None:
-        """The end of the last stretch in [start, end) during which more than `limit` is in use; None if there is none.
+        """The end of the last stretch in [start, end) with more than `limit` in use; None if there is none.
 
         A job that lasts to the end of [start, end) can start no earlier than that.
         """

@@ -1,7 +1,7 @@
 """Match policies: which of the resources that satisfy a request are taken.
 
 `POLICIES` has one line for each policy. A policy is data: an order among candidates, and the resource types that are
-always given whole.
+always allocated whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Policy(NamedTuple):
     by_use: int = 0
 
     def use_class(self, used: int, cores: int) -> int:
-        """The class of a node of whose `cores` so many are in use; 0 is what the policy prefers, 1000 the other end.
+        """The class of a node with `used` of its `cores` in use, from 0 (preferred) to 1000.
 
         A node that is not in use is in a class of its own.
         """

@@ -1,7 +1,7 @@
 """The commands of `resource-query`, line by line, without files or terminals: text in, text out.
 
-Fluxion's `resource-query` is the tool with which sites try out graphs and policies. Scripts compare its output byte by
-byte, so wording and spacing here are an interface.
+Sites use Fluxion's `resource-query` to try out graphs and policies. Scripts compare its output byte by byte, so wording
+and spacing here are an interface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.sched.graph.scheduler import Scheduler
 from headrace.sched.graph.selection import Selection
 from headrace.sched.graph.usage import Allocation, SpanConflictError
 
-# The number of files whose requests are kept.
+# Maximum number of files whose requests are cached.
 _MAX_REQUESTS = 1000
 RULE = "INFO: =============================\n"
 
@@ -51,8 +51,10 @@ _OF_VERTICES = (simple, pretty_simple, write_jgf)
 
 
 class _Job(NamedTuple):
-    """A job as the commands report it: `seconds` that its match took, and the file of its jobspec. `inside` are the
-    types of its vertices of which it has the contents in Fluxion's eyes, too (`_shown_inside`); None for all.
+    """A job as the commands report it.
+
+    `seconds` is the duration of its match, `file` the file of its jobspec. `inside` are the types of its vertices whose
+    contents also count as its own in Fluxion (`_shown_inside`); None for all.
     """
 
     state: str
@@ -65,10 +67,10 @@ class _Job(NamedTuple):
 class Commands:
     """A graph, its scheduler, and the numbers of the jobs.
 
-    `out` gets results and `err` errors; `say`, if given, gets the answers about jobs, files and commands instead of
-    `out`. `open_file` returns a file's text, `version` a value that changes with it, or None if a change may go
-    unnoticed. Without `flexible`, requests with alternatives are refused; with `timed`, `say` gets the time of each
-    match.
+    `out` gets results and `err` errors. `say`, if given, gets the answers about jobs, files and commands instead of
+    `out`. `open_file` returns a file's text. `version` returns a value that changes with the file, or None if a change
+    may go unnoticed. Without `flexible`, requests with alternatives are refused. With `timed`, `say` gets the time of
+    each match.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Commands:
         self.times: list[float] = []
 
     def run(self, line: str) -> bool:
-        """Run one command line; False when it asks to quit."""
+        """Run one command line; returns False to quit."""
         words = line.split()
         if not words or words[0].startswith("#"):
             return True
@@ -123,7 +125,7 @@ class Commands:
         return self.graph.types().union(found, *(tree.types() for tree in self.graph.others))
 
     def _text(self, name: str) -> str | None:
-        """The text of a file; None, after a message, for a file that cannot be opened."""
+        """The text of a file; None, after an error message, if it cannot be opened."""
         try:
             return self.open_file(name)
         except (OSError, UnicodeDecodeError):
@@ -174,7 +176,7 @@ class Commands:
         return request
 
     def _refusal(self, request: JobRequest) -> str | None:
-        """Why a request is refused without a match; None if it is not."""
+        """Why a request is refused without a match; None if it is accepted."""
         if not self.flexible and has_alternatives(request.resources):
             return "several slots beside each other, or an xor_slot, need the flexible traverser (-T flexible)"
         stack: list[Request] = list(request.resources)
@@ -235,10 +237,10 @@ class Commands:
         return outcome.allocation is not None
 
     def _shown_inside(self, request: JobRequest) -> frozenset[str]:
-        """The types whose vertices are shown with their contents: those that the request or the policy wants
-        exclusively.
+        """The types whose vertices are shown with their contents.
 
-        The contents of a slot are exclusive, too, but Fluxion shows only the requested ones.
+        These are the types that the request or the policy makes exclusive. The contents of a slot are exclusive, too,
+        but Fluxion shows only the requested ones.
         """
         found = set(self.scheduler.policy.whole)
         stack = list(request.resources)
@@ -332,7 +334,7 @@ class Commands:
             self._tell_given_back("CANCEL", held)
 
     def _tell_given_back(self, what: str, selection: Selection) -> None:
-        """Print the number of vertices given back, where Fluxion prints how many it visits for that."""
+        """Print the number of released vertices; Fluxion prints the number that it visits for the release."""
         count = len(selection.items)
         self.out(f'{RULE}INFO: {what} PREORDER COUNT="{count}"\nINFO: {what} POSTORDER COUNT="{count}"\n{RULE}')
 

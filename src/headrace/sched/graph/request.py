@@ -1,4 +1,4 @@
-"""A job's request as the matcher needs it: the resource tree of RFC 14, with counts as sequences.
+"""A job's request in the form of the matcher: the resource tree of RFC 14, with counts as sequences.
 
 The jobspec arrives as decoded data. The amounts of each type that one unit of a request needs below it are computed
 once here, so that the matcher can reject a subtree by comparing two numbers.
@@ -31,10 +31,10 @@ class RequestError(ValueError):
 
 
 class Count:
-    """The counts that a resource accepts: a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand),
-    or the set `ids` (RFC 22).
+    """The counts that a resource accepts (RFC 14, count).
 
-    `top` is the largest value of the sequence, which may be less than `high`: 2 to 64 by squaring ends with 16.
+    They are a sequence from `low` to `high` (min, max, operator, operand), or the set `ids` (RFC 22). `top` is the
+    largest value of the sequence, which may be less than `high`: 2 to 64 by squaring ends with 16.
     """
 
     __slots__ = ("high", "ids", "low", "operand", "operator", "top")
@@ -59,7 +59,7 @@ class Count:
         return self.low, self.high, self.operator, self.operand, self.ids
 
     def best(self, available: int) -> int:
-        """The largest value of the sequence that is not more than `available`; 0 if even the smallest is more."""
+        """The largest value of the sequence that does not exceed `available`; 0 if there is none."""
         low, high = self.low, self.high
         if low > available:
             return 0
@@ -83,7 +83,7 @@ class Count:
             value = larger
 
     def scaled(self, numerator: int, denominator: int) -> Count | None:
-        """The count in another unit, given that one unit here is `numerator / denominator` units there, rounded up.
+        """The count converted to another unit, rounded up; one unit is `numerator / denominator` of it.
 
         None for a sequence whose converted values would not be a sequence.
         """
@@ -102,10 +102,10 @@ class Count:
 
 
 class Request:
-    """One resource of a request; candidates for it are collected under `key`.
+    """One resource of a request. Candidates for it are collected under `key`.
 
     `takes_units`: it is a resource of a slot that is not exclusive (RFC 14, slot), without contents. The slot takes
-    `count` units of pools of this type, and other slots and jobs may have the rest of these pools.
+    `count` units of pools of this type, and other slots and jobs may use the rest of these pools.
     """
 
     __slots__ = ("_needs", "count", "exclusive", "is_slot", "is_xor", "key", "label", "takes_units", "type", "with_")
@@ -135,7 +135,7 @@ class Request:
 
     @property
     def needs(self) -> dict[str, int]:
-        """The least that a single unit takes of each type, itself and its contents included."""
+        """The minimum of each type that a single unit takes, including itself and its contents."""
         if self._needs is None:
             needs = {} if self.is_slot else {self.type: 1}
             for name, amount in total_needs(self.with_).items():
@@ -145,11 +145,11 @@ class Request:
 
 
 class JobRequest:
-    """A job's request: its resources, its duration (seconds; 0: until the graph's end), and its constraint (RFC 31) or
-    None.
+    """A job's request: its resources, duration and constraint (RFC 31, or None).
 
-    `shape` is set by a queue: requests with the same shape differ in duration at most. A request of several `sets`
-    (`together`) is served if all of these are, each with its own resources and its own constraint.
+    The duration is in seconds; 0 lasts until the graph's end. `shape` is set by a queue: requests with the same shape
+    differ at most in duration. A request of several `sets` (`together`) is satisfied if all of them are, each with its
+    own resources and its own constraint.
     """
 
     __slots__ = ("constraint", "duration", "is_apart", "resources", "sets", "shape", "within")
@@ -178,7 +178,7 @@ class JobRequest:
 
     @property
     def needs(self) -> dict[str, int]:
-        """The least amounts by type that satisfy it."""
+        """The minimum amounts by type that satisfy the request."""
         if not self.sets:
             return total_needs(self.resources)
         needs: dict[str, int] = {}
@@ -189,10 +189,10 @@ class JobRequest:
 
 
 def together(sets: Sequence[JobRequest], within: str = "") -> JobRequest:
-    """The request that is served if all of some requests of one duration are, on different resources.
+    """The request that needs all of some requests of one duration, on different resources.
 
-    `within`: the type of the vertices in one of which all of them are, "" for anywhere. Sets that are apart
-    (`is_apart`) have no node in common.
+    `within`: the type of a vertex that contains all of them, "" for no such type. Sets that are apart (`is_apart`)
+    share no node.
     """
     resources = [resource for one in sets for resource in one.resources]
     return JobRequest(resources, sets[0].duration, None, tuple(sets), within)
@@ -256,7 +256,7 @@ def _count(value: Any, where: str) -> Count:
 
 
 def _count_of_text(text: str, where: str) -> Count:
-    """A range of RFC 45 or a set of counts (RFC 22)."""
+    """A count from text: a range of RFC 45 or a set of counts (RFC 22)."""
     try:
         found = ranges.parse(text)
     except ranges.RangeError as exc:
@@ -268,12 +268,12 @@ def _count_of_text(text: str, where: str) -> Count:
 
 
 def _none(kind: str) -> frozenset[str]:
-    """No unit: for graphs without units."""
+    """The units of any type in a graph without units."""
     return frozenset({""})
 
 
 def _in_units_of_graph(count: Count, unit: Any, kind: str, known: frozenset[str], where: str) -> Count:
-    """A count in `unit` (RFC 14) as a count in the graph's unit. A type outside the graph has no unit there."""
+    """Convert a count in `unit` (RFC 14) to the graph's unit. A type outside the graph has no unit."""
     if not isinstance(unit, str):
         raise RequestError(f"{where}.unit: must be a string, not {shown(unit)}")
     if unit and kind in SLOTS:
@@ -366,7 +366,7 @@ def parse_jobspec(obj: Any, units_of: Callable[[str], frozenset[str]] = _none) -
 
 
 def unit_ratio(unit: str, into: str) -> tuple[int, int] | None:
-    """The size of one `unit` in `into`, as numerator and denominator; None if they measure different quantities."""
+    """The size of a `unit` in `into`, as numerator and denominator; None for different quantities."""
     if unit == into:
         return 1, 1
     given, wanted = _UNIT.match(unit), _UNIT.match(into)

@@ -1,11 +1,11 @@
-"""The resources that reservations use over time, kept apart from the index of what is free now.
+"""The resources that reservations use over time, apart from the index of currently free resources.
 
 Reservations never enter that index. A profile has the nodes that they touch over time, which is enough for whole nodes;
-each shared node has a list of what reservations hold of it. A search for a span of time reads the index through a
-window, which subtracts what reservations hold of a node when the search reaches the node, and restores it afterwards.
+each shared node has a list of its reserved resources. A search for a span of time reads the index through a window,
+which subtracts the reserved resources of a node when the search reaches the node, and restores them afterwards.
 
-Units of a pool that one job gives back may be those that the next has reserved, so what reservations hold of a pool is
-not subtracted: the most that is in use of it during the span is asked of its planner.
+Units of a pool that one job releases may be the same ones that the next has reserved, so reserved units of a pool are
+not subtracted. Instead, the pool's planner gives the maximum in use during the span.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from headrace.sched.graph.bitsets import each
 from headrace.sched.graph.free import Footprint, FreeState, Nodes
 from headrace.sched.graph.layout import Layout
 
-# Start, end, job, and what it holds on a node: single resources by holder, and the pools of which it has units.
+# Start, end, job, and its resources on a node: single resources by holder, and the pools of which it has units.
 _Held = tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]
-# The units of a pool in use at most during [start, end), as `View.in_use`.
+# The maximum number of units of a pool in use during [start, end), as `View.in_use`.
 InUse = Callable[[int, int, int], int]
 
 
 class Profile:
-    """Which nodes reservations use during any span of time, without a look at each reservation.
+    """The nodes that reservations use during any span of time, without a look at each reservation.
 
     Time is cut where reservations begin and end. Segment i of the lists is [times[i], times[i + 1]); nothing is used
-    before the first and from the last on. Each segment has two sets of nodes: those that a reservation has whole, and
-    those that any reservation uses. The answer for a span is the union of its segments. Bits are nodes by rank; whole
-    nodes are also kept in the order of the graph.
+    before the first and from the last on. Each segment has two sets of nodes: the nodes that a reservation holds whole,
+    and the nodes that any reservation uses. The answer for a span is the union of its segments. Bits are nodes by rank;
+    whole nodes are also kept in the order of the graph.
     """
 
     __slots__ = ("_cuts", "_parts", "times", "touched", "whole")
@@ -100,7 +100,7 @@ class Profile:
         return i
 
     def _join(self, t: int) -> None:
-        """Remove the cut at `t` if no reservation begins or ends there any more."""
+        """Remove the cut at `t` once no reservation begins or ends there."""
         count = self._cuts[t] - 1
         if count:
             self._cuts[t] = count
@@ -139,7 +139,7 @@ class Reservations:
         return whole.ranks | whole.numbers << len(self._layout.nodes)
 
     def _by_node(self, job: Footprint) -> dict[int, tuple[list[tuple[int, int]], list[int]]]:
-        """What a job holds of each node that it shares: single resources by holder, and pools."""
+        """The resources of a job on each node that it shares: single resources by holder, and pools."""
         found: dict[int, tuple[list[tuple[int, int]], list[int]]] = {}
         layout = self._layout
         for h, bits, n in job.bits:
@@ -163,7 +163,10 @@ class Reservations:
 
 
 class Window:
-    """The free resources of a span of time, node by node. `over` are the nodes that reservations have whole in it."""
+    """The free resources of a span of time, node by node.
+
+    `over` are the nodes that reservations hold whole in the span.
+    """
 
     __slots__ = (
         *("_end", "_in_use", "_may", "_parts", "_profile", "_saved", "_saved_room", "_start", "_state", "_subtracted"),
@@ -215,7 +218,7 @@ class Window:
         return self._in_use(v, self._start, self._start + 1)
 
     def subtract(self, n: int) -> bool:
-        """Subtract what reservations hold of a node during the span; False if the node is left out."""
+        """Subtract the reserved resources of a node during the span; False if the node is left out."""
         if self._may is not None and not self._may(self._state.layout.nodes[n]):
             return False
         parts = self._parts.get(n)

@@ -1,7 +1,7 @@
-"""Growing and shrinking a graph in use: vertices are added and removed, and every other vertex keeps its number.
+"""Growing and shrinking a graph in use: vertices are added and removed, all others keep their numbers.
 
 Users of a graph store vertices by number, so nothing is renumbered: a removed vertex leaves an empty row, with no type
-and no contents, until a later vertex reuses it. Totals are updated by the difference, not counted anew.
+and no contents, until a later vertex reuses it. Totals are updated by the difference, not counted again.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from headrace.sched.graph.model import MAX_VERTICES, Graph, GraphError
 
 
 class Difference(NamedTuple):
-    """The difference of another graph: `place` maps its vertices to this graph's, `new` are those that are only there,
-    parents before children.
+    """The difference between another graph and this one.
+
+    `place` maps the other graph's vertices to this graph's. `new` are the vertices that exist only there, parents
+    before children.
     """
 
     place: dict[int, int]
     new: list[int]
 
     def above(self, part: Graph) -> frozenset[int]:
-        """The vertices of this graph below which vertices are new."""
+        """The vertices of this graph that get new vertices below them."""
         return frozenset(self.place[part.parent[u]] for u in self.new if part.parent[u] in self.place)
 
 
@@ -34,7 +36,7 @@ def grow(graph: Graph, part: Graph) -> list[int]:
 
 
 def compare(graph: Graph, part: Graph) -> Difference:
-    """The vertices that `part` has and `graph` has not.
+    """The vertices that `part` has and `graph` lacks.
 
     The two roots correspond, and below them vertices of the same type and name in the same place, such as racks. A new
     node must have a new rank. Raises GraphError.
@@ -65,7 +67,7 @@ def compare(graph: Graph, part: Graph) -> Difference:
 
 
 def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
-    """Add the new vertices; returns them, parents before children. A `uniq` number that is in use gets replaced."""
+    """Add the new vertices; returns them, parents before children. A `uniq` number in use is replaced."""
     place, new = difference
     added: list[int] = []
     known = set(graph.uniq)
@@ -96,7 +98,7 @@ def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
 
 
 def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> list[int]:
-    """Add the edges of one hierarchy of another graph; returns the vertices that are in no other hierarchy."""
+    """Add the edges of one hierarchy of another graph; returns the vertices that are in no other one."""
     added = []
     for u in part.preorder(part.root):
         if u not in place:
@@ -113,14 +115,14 @@ def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> lis
 
 
 def check(graph: Graph, roots: Iterable[int]) -> None:
-    """Raise GraphError if the graph's own root is to be removed."""
+    """Raise GraphError if `roots` include the graph's own root."""
     for v in roots:
         if graph.parent[v] < 0:
             raise GraphError(f"{graph.path(v)}: is the root of the graph, which must stay")
 
 
 def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
-    """Remove subtrees from a graph; returns every removed vertex. Raises GraphError for the graph's own root."""
+    """Remove subtrees; returns every removed vertex. Raises GraphError for the graph's own root."""
     roots = list(roots)
     check(graph, roots)
     if not graph.plain:
@@ -140,7 +142,7 @@ def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
 
 
 def _remove_everywhere(graph: Graph, gone: set[int]) -> frozenset[int]:
-    """Remove vertices from all hierarchies, and all vertices that are in no hierarchy any more."""
+    """Remove vertices from all hierarchies, and then all vertices left in no hierarchy."""
     trees = list(graph.hierarchies.values()) or [graph]
     roots = {tree.root for tree in trees}
     lost = set(gone)

@@ -1,6 +1,7 @@
-"""`resource-query`: a graph from a file, commands from standard input, results on standard output or in a file.
+"""`resource-query`: a graph from a file, commands from standard input, results as output.
 
-This file has only arguments, files and streams; `query_commands` runs the commands.
+Results go to standard output or to a file. This module has only arguments, files and streams; `query_commands` runs the
+commands.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000
 _IB, _BANDWIDTH, _FILES, _POWER, _VIRTUAL = "ibnet", "ibnetbw", "pfs1bw", "power", "virtual1"
 
-# Fluxion's names for sets of hierarchies (`-S`). A match walks the first of a set; in Fluxion, the others do not affect
-# what is chosen.
+# Fluxion's names for sets of hierarchies (`-S`). A match walks the first of a set. As in Fluxion, the others do not
+# affect the choice.
 SETS: dict[str, tuple[str, ...]] = {
     "CA": (DOMINANT,),
     "IBA": (_IB,),
@@ -46,7 +47,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "V+PFS1BA": (_VIRTUAL, _FILES),
     "ALL": (DOMINANT, _IB, _BANDWIDTH, _FILES, _POWER),
 }
-# A file's time stamp is that of the kernel's last tick, of which there are at least 100 a second.
+# A file's time stamp has the resolution of the kernel's tick, of which there are at least 100 per second.
 _CLOCK_STEP_NS = 20_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
     "grug": grug.read,
@@ -118,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def walked(name: str) -> str:
-    """The hierarchy that a match walks for a set, whose name may be in any case. Raises ValueError listing the sets."""
+    """The hierarchy that a match walks for a set (in any case). Raises ValueError listing the sets."""
     found = SETS.get(name) or {known.lower(): of for known, of in SETS.items()}.get(name)
     if found is None:
         raise ValueError(f"subsystems {name!r}: must be one of {', '.join(SETS)}")
@@ -126,7 +127,7 @@ def walked(name: str) -> str:
 
 
 def _filters(text: str) -> list[str]:
-    """The types that are counted, each once. Raises ValueError with the part that names no type."""
+    """The counted types, each once. Raises ValueError with the part that names no type."""
     found = []
     for part in text.split(",") if text else ():
         above, _, name = part.rpartition(":")
@@ -138,9 +139,9 @@ def _filters(text: str) -> list[str]:
 
 
 def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] = ()) -> Graph:
-    """The graph of a file, as the tree of a subsystem; `allow` are the types to load, for a format with an allowlist.
+    """The graph of a file, as the tree of a subsystem. Raises GraphError and OSError.
 
-    Raises GraphError and OSError.
+    `allow` are the types to load, for a format with an allowlist.
     """
     if form == "hwloc" and subsystem == DOMINANT:
         return hwloc.read(Path(path).read_text(), allow)
@@ -155,8 +156,9 @@ def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] =
 
 
 def _version(name: str) -> tuple[int, ...] | None:
-    """A value that changes with a file's text; None if the file was changed so recently that another change could have
-    the same time stamp.
+    """A value that changes with a file's text.
+
+    None if the file was changed so recently that another change could have the same time stamp.
     """
     try:
         found = os.stat(name)
@@ -168,7 +170,7 @@ def _version(name: str) -> tuple[int, ...] | None:
 
 
 def _size(graph: Graph, seconds: float) -> str:
-    """The lines on a graph's size, and the seconds that it took to load."""
+    """The lines about a graph's size and load time."""
     vertices = list(graph.vertices())
     ranks = Counter(graph.rank[v] for v in vertices)
     trees = list(graph.hierarchies.values()) or [graph]

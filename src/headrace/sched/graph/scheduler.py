@@ -1,4 +1,4 @@
-"""Which resources of a graph in use a request gets now, or when.
+"""The scheduler of a graph: the resources that a request gets now, or when it can get them.
 
 Requests go to the index of free resources, and to a search of the graph where the index returns None. Results are
 entered into the use of the graph, which both read. Times are whole seconds and always arguments.
@@ -21,13 +21,14 @@ from headrace.sched.graph.selection import Match, Selection, select
 from headrace.sched.graph.sets import match_sets
 from headrace.sched.graph.usage import Allocation, Usage
 
-# What the sets of a request hold while the others are matched has ids from this one down.
+# While sets of a request are matched, earlier sets are held under ids from this one down.
 _TRIAL = -(2**62)
 
 
 class Outcome(NamedTuple):
-    """The answer to a request: an allocation, or None and the reason; `unsatisfiable` if even an idle graph
-    could not.
+    """The answer to a request: an allocation, or None and the reason.
+
+    `unsatisfiable`: even an idle graph could not satisfy it.
     """
 
     allocation: Allocation | None
@@ -36,7 +37,10 @@ class Outcome(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """A range of start times, [begin, end). If `may` is given, nodes (vertices) for which it is false are left out."""
+    """A range of start times, [begin, end).
+
+    If `may` is given, nodes (vertices) for which it returns false are left out.
+    """
 
     begin: int
     end: int
@@ -58,9 +62,10 @@ class Found(NamedTuple):
 
 
 class Scheduler(Holdings):
-    """A graph in use that answers requests. Free amounts of `filters` decide which start times are matched.
+    """A graph in use that answers requests.
 
-    Requests are matched in the hierarchy of `graph`, unless a call names another subsystem.
+    Free amounts of `filters` decide which start times are matched. Requests are matched in the hierarchy of `graph`,
+    unless a call names another subsystem.
     """
 
     def matcher(
@@ -82,7 +87,7 @@ class Scheduler(Holdings):
         return Matcher(view, policy, at, end, order, allowed)
 
     def _tree(self, subsystem: str) -> Graph:
-        """The hierarchy of a subsystem. Raises GraphError for a subsystem that the graph has not."""
+        """The hierarchy of a subsystem. Raises GraphError for an unknown subsystem."""
         if subsystem == self.graph.subsystem:
             return self.graph
         found = self.graph.hierarchies.get(subsystem)
@@ -120,7 +125,7 @@ class Scheduler(Holdings):
         if request.sets:
             return self._match_sets(request, at, end)
         if self._lifted is not None and (self.policy.by_use or has_units(request.resources)):
-            # The index asks the planners of pools.
+            # The index reads the planners of pools.
             self._lift_fully()
         return self._match(request, self._constraints.allowed(request.constraint), at, end, may, subsystem)
 
@@ -151,7 +156,7 @@ class Scheduler(Holdings):
         return Match(selection, matcher.end)
 
     def _match_sets(self, request: JobRequest, at: int, end: int) -> Match:
-        """As `match_at`, for several sets: what one gets is held while the others are matched."""
+        """As `match_at`, for several sets: the result of each set is held while the others are matched."""
         self._lift_fully()
         return match_sets(
             self.graph,
@@ -177,7 +182,7 @@ class Scheduler(Holdings):
         return self._satisfiable_in(request, None)
 
     def _satisfiable_in(self, request: JobRequest, subsystem: str | None) -> Outcome:
-        # Whether there is a match does not depend on preference, so the first match will do.
+        # Preference does not affect whether there is a match, so the first match is enough.
         policy = self.policy._replace(order=0, stops=True, close=False)
         if request.sets:
             return self._sets_satisfiable(request, policy)
@@ -211,7 +216,7 @@ class Scheduler(Holdings):
         explain: bool = True,
         subsystem: str | None = None,
     ) -> Outcome:
-        """Allocate resources from `now`, or return the reason; callers that need no reason save the search for it.
+        """Allocate resources from `now`, or return the reason; without `explain`, no reason is searched for.
 
         `subsystem` is that of the hierarchy to match in, if not the graph's own. Raises GraphError for an unknown
         subsystem.
@@ -271,9 +276,9 @@ class Scheduler(Holdings):
     def _moments(
         self, request: JobRequest, now: int, ranges: Iterable[Starts], counts: bool
     ) -> Iterator[tuple[int, Callable[[int], object] | None]]:
-        """The starts in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
+        """The starts in `ranges` at which enough of the filtered types is free, earliest first.
 
-        `now` is always a start, if it is in the ranges.
+        The free amounts are those of the whole graph. `now` is always a start, if it is in the ranges.
         """
         root = self.graph.root
         busy = self.busy.get(root, {})
@@ -307,7 +312,7 @@ class Scheduler(Holdings):
                     at = max(later, at + 1)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
-        """The least amounts in the vertices that are requested whole: all of these become unavailable to other jobs."""
+        """The minimum amounts in vertices requested whole, all of which become unavailable to other jobs."""
         found: dict[str, int] = {}
         for request in requests:
             whole = request.with_ if request.is_slot and not request.is_xor else [request] if request.exclusive else []

@@ -1,7 +1,7 @@
-"""The part of a graph that a match chose: the picks, the vertices given whole, and the vertices up to the root.
+"""The part of a graph chosen by a match: picks, whole vertices, and the vertices up to the root.
 
-A vertex given whole stands for everything below it, so that 64 nodes are 64 entries and not thousands; writers that
-need every vertex read `items`, which adds these.
+A vertex allocated whole represents everything below it, so that 64 nodes are 64 entries and not thousands. Writers that
+need every vertex read `items`, which adds the vertices below.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from headrace.sched.graph.model import Graph
 
 
 class Chosen(NamedTuple):
-    """One vertex: `needs` units; `path` if it is only on the way to requested vertices; `whole` with everything
-    below.
+    """One vertex of a selection.
 
-    A pool that is chosen exclusively is held in units, too: the job has `needs` of them, and other jobs may have the
+    It has `needs` units. `path`: it is only on the way to requested vertices. `whole`: it includes everything below.
+
+    A pool that is chosen exclusively is held in units, too: the job has `needs` of them, and other jobs may use the
     rest.
     """
 
@@ -33,7 +34,7 @@ _new = tuple.__new__
 
 
 class Run(NamedTuple):
-    """Single resources of one vertex, each given exclusively: in the graph's order, and as bits by their places.
+    """Single resources of one vertex, each held exclusively: in the graph's order, and as bits by place.
 
     `ids` are the ids as bits, by type.
     """
@@ -50,16 +51,17 @@ _FIRST: Mapping[int, int] = {}
 
 
 class Selection:
-    """The chosen vertices of a graph: `marks` by vertex, and `below` each vertex the chosen children in the graph's
-    order.
+    """The chosen vertices of a graph.
+
+    `marks` has them by vertex, and `below` the chosen children of each vertex in the graph's order.
 
     A job of a thousand cores is a few dozen `runs`, by the vertex that holds them; `inner` has the other vertices, the
-    only ones that are processed one by one. For every vertex, cores included, read `marks`, `below` and `order`.
+    only ones that are processed one by one. For every vertex, including cores, read `marks`, `below` and `order`.
 
     `graph` is the hierarchy of the match. If it is not a tree, `reached_from` maps each vertex that was not reached
-    through its first parent to the parent it was reached through. `labels` are those of the request that it serves, for
-    writers of JGF; whoever knows the request sets them (`labels.labels_of`). `sets` are the selections of which it is
-    put together, where the request has several sets.
+    through its first parent to the parent it was reached through. `labels` are those of the request, for writers of
+    JGF; the caller that knows the request sets them (`labels.labels_of`). `sets` are the partial selections of a
+    request with several sets.
     """
 
     __slots__ = (
@@ -121,8 +123,9 @@ class Selection:
         return self.reached_from.get(v, self.graph.parent[v])
 
     def order(self) -> list[Chosen]:
-        """The vertices of `marks`, children before parents, in the graph's order; those inside whole vertices are left
-        out.
+        """The vertices of `marks`, children before parents, in the graph's order.
+
+        Vertices inside whole vertices are left out.
         """
         if self._order is None:
             self._order = self._sorted(self.marks, self.below) if self.runs else self.inner_order()
@@ -209,7 +212,7 @@ class Selection:
         return self._expand()[1]
 
     def shortened(self) -> Selection:
-        """The selection without the vertices below exclusive vertices, which stand for them."""
+        """The selection in which an exclusive vertex represents everything below it."""
         marks = self.marks
         kept: dict[int, Chosen] = {}
         walk = [self.graph.root] if self.graph.root in marks else []
@@ -224,7 +227,7 @@ class Selection:
         return shortened
 
     def without_inside(self, but: frozenset[str]) -> Selection:
-        """The selection without the contents of vertices given whole, other than vertices of some types."""
+        """The selection without the contents of whole vertices, except of vertices of some types."""
         types = self.graph.type
         cut = [v for v, mark in self.inner.items() if mark.whole and types[v] not in but]
         if not any(self.graph.children[v] for v in cut):
@@ -233,7 +236,7 @@ class Selection:
         return Selection(self.graph, marks, self._below, self.runs, self.reached_from)
 
     def covers(self, v: int) -> bool:
-        """Whether the selection includes a vertex, itself or inside a whole one."""
+        """Whether the selection includes a vertex, by itself or inside a whole one."""
         marks = self.marks
         if v in marks:
             return True
@@ -248,7 +251,7 @@ class Match(NamedTuple):
     failure: Failure | None = None
 
 
-# Once for each vertex of a selection, in a loop: a call in it would show in each match.
+# The loop runs once per vertex of a selection: a further function call would slow down every match.
 def select(  # noqa: C901, PLR0912
     graph: Graph,
     picks: Sequence[Pick],
@@ -258,7 +261,7 @@ def select(  # noqa: C901, PLR0912
 ) -> Selection:
     """The selection of `picks` and `runs`, which do not overlap.
 
-    A vertex above picks is given whole if its type is in `whole` (node-exclusive policies). Vertices are reached
+    A vertex above picks is taken whole if its type is in `whole` (node-exclusive policies). Vertices are reached
     through their first parents, or through those in `reached_from`.
     """
     marks: dict[int, Chosen] = {}

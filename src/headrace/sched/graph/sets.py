@@ -1,9 +1,10 @@
-"""A match of several requests at once, all of them or none, each with its own constraint.
+"""A match of several requests at once, all or none, each with its own constraint.
 
-The sets are matched one after the other, and what one gets is held while the others are matched. Which nodes a set gets
-depends on the match policy alone, so a set may take what only another one could use: then that one is matched before,
-in an order that was not tried. So nearly every order is found that would do, of up to four sets. Other nodes for a set,
-which would do in no order, are not found: an exact answer is a packing problem. What is found is free for all of them.
+The sets are matched one after the other, and the result of each is held while the others are matched. The nodes of a
+set depend only on the match policy, so a set may take nodes that only another set could use. Then the other set is
+moved forward, in an order that was not tried yet. For up to four sets, this finds nearly every order that works. It
+does not find solutions that need other nodes for a set than the policy's choice: an exact answer is a packing problem.
+The result is free for all sets.
 
 Of random requests for 80 to 100 % of five nodes that some packing satisfies, 5 % are missed with two sets, 3 % with
 three, 1 % with four and 2 % with five.
@@ -19,7 +20,7 @@ from headrace.sched.graph.model import Graph
 from headrace.sched.graph.request import JobRequest
 from headrace.sched.graph.selection import Match, Selection, select
 
-# How many orders of the sets are tried, on the nodes below each vertex that a request is to be within.
+# How many orders of the sets are tried for the nodes below each vertex of the `within` type.
 _ORDERS = 24
 
 Nodes = frozenset[int] | None
@@ -37,13 +38,13 @@ def match_sets(
 ) -> Match:
     """The match of all sets of a request until `end`, with the selection of each in `sets`.
 
-    `allowed` returns the nodes that satisfy the constraint of a set, `match` what a set gets on some nodes. `hold` and
-    `leave` take what a set gets and give it back; sets are named by their place in the request.
+    `allowed` returns the nodes that satisfy the constraint of a set, `match` the resources of a set on some nodes.
+    `hold` and `leave` hold and release the resources of a set. Sets are identified by their index in the request.
     """
     failure: Failure | None = None
 
     def first_without_room(order: list[int], among: Nodes, found: dict[int, Selection]) -> int:
-        """Match the sets in an order, into `found`; the place of the first for which there is no room, -1 for none."""
+        """Match the sets in an order, into `found`; the first set without room, -1 if all have room."""
         nonlocal failure
         found.clear()
         try:
@@ -72,14 +73,14 @@ def match_sets(
             place = first_without_room(order, among, found)
             if place < 0:
                 return Match(_joined([found[place] for place in range(len(found))]), end)
-            # After these sets there is no room for that one, whatever comes between.
+            # After these sets there is no room for this one, whatever comes between.
             ruled_out.add(tuple(order[: order.index(place)]))
             order = _moved_forward(order, place, ruled_out)
     return Match(None, end, failure)
 
 
 def _moved_forward(order: list[int], place: int, ruled_out: Container[tuple[int, ...]]) -> list[int] | None:
-    """The order with a set moved to the first place at which no beginning of the order is ruled out; None for none."""
+    """The order with a set moved to the first place where no prefix is ruled out; None for none."""
     now = order.index(place)
     others = order[:now] + order[now + 1 :]
     for to in range(now):
@@ -90,7 +91,7 @@ def _moved_forward(order: list[int], place: int, ruled_out: Container[tuple[int,
 
 
 def _levels(graph: Graph, kind: str) -> Iterator[Nodes]:
-    """The nodes below each vertex of a type, in the graph's order; all nodes for no type."""
+    """The nodes below each vertex of a type, in the graph's order; all nodes if no type is given."""
     if not kind:
         yield None
         return
@@ -104,13 +105,13 @@ def _both(some: Nodes, others: Nodes) -> Nodes:
 
 
 def _without(graph: Graph, nodes: Nodes, taken: list[Selection]) -> Nodes:
-    """Nodes without those of which something was selected."""
+    """Nodes without those on which something was selected."""
     gone = {v for one in taken for v in one.inner if graph.type[v] in HOSTS}
     return (frozenset(graph.nodes()) if nodes is None else nodes) - gone if gone else nodes
 
 
 def _joined(sets: list[Selection]) -> Selection:
-    """One selection of what several have, which may be units of the same pools."""
+    """One selection of the resources of several, which may be units of the same pools."""
     picks: dict[int, Pick] = {}
     for one in sets:
         for v, mark in one.marks.items():

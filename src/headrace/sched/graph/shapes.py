@@ -1,4 +1,4 @@
-"""Which nodes can serve a demand, and how well: computed with the first request for it, and then updated.
+"""The nodes that can serve a demand, and their scores, computed at its first request and then updated.
 
 The jobs of a queue have few shapes, so most requests repeat a known one, and only the nodes that changed since then are
 evaluated. There are few kinds of nodes, so the first request of a shape evaluates one idle node of each kind and the
@@ -13,15 +13,15 @@ from headrace.sched.graph.free import FreeState
 from headrace.sched.graph.layout import Demand
 
 _MAX_SHAPES = 64
-# Shapes that have missed more changes than this are evaluated anew.
+# Shapes that have missed more changes than this are evaluated again.
 _MAX_CHANGES = 8192
 _FEW = 8
 
 
 class Shape:
-    """A demand with the nodes that `can` serve it (by rank), or, if it is `scored`, with the score of each node.
+    """A demand with the nodes that `can` serve it (by rank), or, if it is `scored`, their scores.
 
-    Scored are demands for one slot at a time under a policy that compares resources, not nodes: `buckets` has the
+    Demands for one slot at a time are scored under a policy that compares resources, not nodes: `buckets` has the
     nodes, by number, by the score of their best slot.
     """
 
@@ -33,11 +33,11 @@ class Shape:
         self.size = len(demand.parts) if demand.units else sum([count for _, count in demand.parts])
         self.scored = scored
         self.can = 0
-        # The score of the best slot: of an idle node by kind, of a node in use by its number, None where nothing fits.
+        # The score of the best slot: of an idle node by kind, of a node in use by its number; None if nothing fits.
         self.idle_scores: list[int | None] = []
         self.scores: dict[int, int | None] = {}
         self.buckets: dict[int, int] = {}
-        # The number of changes of the state that are included; -1: the shape must be evaluated anew.
+        # The number of changes of the state that are included; -1: the shape must be evaluated again.
         self.seen = -1
 
 
@@ -75,7 +75,7 @@ class Shapes:
         return shape
 
     def changed_since(self, seen: int) -> tuple[Iterable[int], int]:
-        """The nodes that may have changed since `seen`, and the number of all changes, which is the next `seen`.
+        """The nodes that may have changed since `seen`, and the number of all changes (the next `seen`).
 
         `seen` is -1 for a first look, which gets the nodes that may be in use.
         """
@@ -163,8 +163,9 @@ class Shapes:
         blocked: Mapping[int, int],
         known: dict[tuple[int, ...], int | None] | None,
     ) -> int | None:
-        """The score of the best slot of a node; None for no slot. `known` keeps scores of holders, for holders that are
-        alike.
+        """The score of the best slot of a node; None for no slot.
+
+        `known` caches the scores of holders, for equal holders.
         """
         layout, order, parts = self._layout, self._order, shape.demand.parts
         if blocked and blocked.get(layout.nodes[n]):
@@ -179,7 +180,7 @@ class Shapes:
                 found = layout.next_slot(parts, h, free[h])
                 score = None if found is None else found[1]
             else:
-                # Most holders are alike. One without `shift` is like no other.
+                # Most holders are alike. A holder without `shift` is like no other.
                 shift = layout.shift.get(h)
                 key = id(layout.masks[h]), -1 - h if shift is None else id(shift), free[h]
                 if key in known:

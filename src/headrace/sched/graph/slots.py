@@ -1,7 +1,7 @@
-"""Which slots of holders are taken, where there are more than a request needs: the choice of the match policy.
+"""The policy's choice among slots of holders, if there are more than a request needs.
 
-A search scores slots by the ids of their resources, and so does this. Holders are those of one node, or of several
-nodes that the policy does not compare.
+Slots are scored by the ids of their resources, as in a search. The holders are those of one node, or of several nodes
+that the policy does not compare.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Slots:
         return slots
 
     def until_enough(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """The number of slots to take from each holder, tried in the given order, for `count` slots; empty for too few.
+        """How many slots to take from each holder, in the given order, for `count` slots; empty for too few.
 
         The search ends with the holder that completes the count. Of the slots found by then, those with the lowest
-        scores are left.
+        scores are not taken.
         """
         state = self._state
         found: dict[int, int] = {}
@@ -95,8 +95,9 @@ class Slots:
         return layout.sum_of(parts, h, bits ^ layout.best(parts, h, slots - 1, free) if slots > 1 else bits)
 
     def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
-        """As `take`, from several holders with free slots: the slots with the best scores are taken, of equal
-        scores that of the first holder in the graph's order.
+        """As `take`, from several holders with free slots: the slots with the best scores are taken.
+
+        Of equal scores, the first holder in the graph's order is preferred.
         """
         layout, state, order = self._layout, self._state, self._policy.order
         if most == 1:
@@ -129,8 +130,9 @@ class Slots:
         return min(total, most)
 
     def closest(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """The `count` slots of some holders, given in the graph's order, whose scores are closest together, as bits by
-        holder; empty for too few.
+        """The `count` slots whose scores are closest together, as bits by holder; empty for too few.
+
+        `holders` are in the graph's order.
         """
         state, blocked = self._state, self._state.blocked
         # Most holders are alike; each is listed with its place in the order.
@@ -173,10 +175,10 @@ class Slots:
     def take_scored(
         self, parts: Parts, h: int, score: int, taken: dict[int, int], last: bool
     ) -> tuple[int, int | None]:
-        """Take the best slot of a holder if it has exactly this score: (slots taken, score of the holder's next slot).
+        """Take the best slot of a holder if it has exactly this score.
 
-        Slots of a holder differ in score. With `last`, no other score is to be visited, and None stands for the next
-        one.
+        Returns the number of slots taken, and the score of the holder's next slot. Slots of a holder differ in score.
+        With `last`, no other score will be visited, and the next score is None.
         """
         layout, state = self._layout, self._state
         if state.blocked and state.blocked.get(h):
@@ -208,7 +210,7 @@ class Slots:
         return out
 
     def take_holders(self, demand: Demand, n: int, runs: dict[int, Run]) -> list[Pick]:
-        """Pick the best holders of a node that the demand asks for; the resources taken of them are added to `runs`."""
+        """Pick the best holders of a node for a demand; their resources are added to `runs`."""
         layout, state, policy, parts = self._layout, self._state, self._policy, demand.parts
         ids = self._graph.id
         if policy.stops:
@@ -236,7 +238,7 @@ class Slots:
         return picks
 
     def _closest_resources(self, parts: Parts, h: int) -> int:
-        """The resources of a holder for one slot: of each type those with the ids closest together."""
+        """The resources of a holder for one slot: for each type, those with the closest ids."""
         layout = self._layout
         free, masks, children = self._state.free[h], layout.masks[h], self._graph.children[h]
         out = 0
@@ -251,7 +253,7 @@ class Slots:
 def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> list[int]:
     """The places of the `count` closest members of a set, or of all if there are fewer.
 
-    `scores` by place never fall; they are `dense` if each is one more than the one before.
+    `scores` by place never decrease. They are `dense` if each is one more than its predecessor.
     """
     if count == 1 or bits.bit_count() <= count:
         return lowest_numbers(bits, count)
@@ -273,7 +275,7 @@ def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> 
 
 
 def run_of_scores(counts: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
-    """The first and the last score of the `count` closest candidates; None for fewer than `count` candidates.
+    """The first and the last score of the `count` closest candidates; None for too few candidates.
 
     `counts` are pairs (score, number of candidates with it), by rising score.
     """

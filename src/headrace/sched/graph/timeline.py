@@ -93,7 +93,7 @@ class Timeline:
             self._index.state.gave(entry.job)
 
     def hand_over(self, jobid: int, successor: int) -> None:
-        """Give another job the entry of a job."""
+        """Transfer the entry of a job to another job."""
         entry = self._jobs[jobid]
         if entry.start > self._now:
             self.remove(jobid)
@@ -125,7 +125,7 @@ class Timeline:
             self._reserved.remove(jobid, entry.start, entry.end, entry.job)
 
     def lift(self, jobid: int) -> bool:
-        """Answer as if a reservation were not there, until `restore`. False if the job has none in the index."""
+        """Answer as if a reservation did not exist, until `restore`. False if it is not in the index."""
         entry = self._jobs[jobid]
         if entry.start <= self._now or entry.job is None:
             return False
@@ -142,7 +142,7 @@ class Timeline:
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1
 
     def forget(self) -> None:
-        """Drop the index, as the graph has changed; the next search builds it anew."""
+        """Drop the index after a change of the graph. The next search builds it again."""
         self._index, self._reserved, self._made = None, None, False
         for jobid, entry in self._jobs.items():
             self._jobs[jobid] = entry._replace(job=None)
@@ -204,10 +204,9 @@ class Timeline:
         end: int,
         may: Callable[[int], object] | None = None,
     ) -> Answer | None:
-        """The resources to take during [at, end); `NOTHING` if the requests do not fit, None if the index cannot
-        answer.
+        """The resources to take during [at, end); `NOTHING` if they do not fit, None for no answer.
 
-        Nodes (vertices) for which `may` is false are left out.
+        None means that the index cannot answer. Nodes (vertices) for which `may` is false are left out.
         """
         index = self.prepare() if at >= self._now else None
         if index is None or self._reserved is None:
@@ -225,7 +224,7 @@ class Timeline:
         return answer
 
     def _touched(self, at: int, end: int) -> int:
-        """The nodes, by rank, that any job or reservation touches at some moment of [at, end)."""
+        """The nodes, by rank, that any job or reservation uses at some moment of [at, end)."""
         if self._running is None:
             bits = 0
             ends, found = [], []
@@ -260,7 +259,7 @@ class Timeline:
             self._index.state.took(job)
 
     def _leaves(self, jobid: int) -> None:
-        """Take a running job out of the index."""
+        """Remove a running job from the index."""
         job = self._jobs[jobid].job
         if job is not None and self._index is not None:
             self._index.state.gave(job)

@@ -19,10 +19,11 @@ FORMATS = ("jgf", "jgf_shorthand", "rv1exec")
 
 
 def read(graph: Graph, form: str, text: str) -> Selection:
-    """The vertices of `graph` that a document names, with their exclusivity, selected in the document's hierarchy. In
-    shorthand, all vertices below exclusive ones are included.
+    """The vertices of `graph` that a document names, selected in the document's hierarchy.
 
-    Raises GraphError for a vertex that the graph has not, or for a document without vertices.
+    Their exclusivity is that of the document. In shorthand, all vertices below exclusive ones are included.
+
+    Raises GraphError for a vertex that the graph lacks, or for a document without vertices.
     """
     if form not in FORMATS:
         raise GraphError(f"format {form!r}: must be one of {', '.join(FORMATS)}")
@@ -40,11 +41,12 @@ def read(graph: Graph, form: str, text: str) -> Selection:
 
 
 def freed(graph: Graph, form: str, text: str) -> Selection:
-    """The resources that a job is to give back: the vertices that JGF names, exclusive or not; of R only the ranks are
-    read, and each of these nodes is given back with all its contents, whether R can list them (it has no sockets) or
-    not.
+    """The resources that a job must release.
 
-    Raises GraphError for a vertex that the graph has not.
+    For JGF, these are the vertices that it names, exclusive or not. For R, only the ranks are read, and each of these
+    nodes is released with all its contents, even those that R cannot list (such as sockets).
+
+    Raises GraphError for a vertex that the graph lacks.
     """
     if form != "rv1exec":
         named = read(graph, form, text)
@@ -59,7 +61,7 @@ def freed(graph: Graph, form: str, text: str) -> Selection:
 
 
 def _reached_from(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
-    """For vertices with several parents, the first parent that is named as well, where it is not the first parent."""
+    """For vertices with several parents, the first named parent, if it is not the first parent."""
     if not tree.more_parents:
         return {}
     named = {v for v, _, _ in taken}

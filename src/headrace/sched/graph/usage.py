@@ -1,7 +1,7 @@
-"""Which job holds which resources of a graph, and until when: the planners, and what each job added to them.
+"""The use of a graph by jobs: the planners, and the amounts that each job added to them.
 
-Each change adds the spans of one job, and removing the same spans undoes it exactly. The scheduler decides what follows
-from it for other jobs. Times are whole seconds.
+Each change adds the spans of one job, and removing the same spans undoes it exactly. The scheduler decides the
+consequences for other jobs. Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SpanConflictError(ValueError):
 
 
 class Allocation(NamedTuple):
-    """The resources of a job during [start, end) seconds; `reserved` if it starts later than it was asked to."""
+    """The resources of a job during [start, end) seconds; `reserved` if it starts later than requested."""
 
     jobid: int
     start: int
@@ -34,13 +34,15 @@ class Allocation(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """What a job added to planners: `units`, vertices of which it has one unit; `users`, vertices that it
-    shares; and other amounts, each with the map of planners and the key in it.
+    """The amounts that a job added to planners.
 
-    `by_amount` has one planner for each amount. It stands in every map where this job is the only user of that amount,
-    and is copied before another use is added there (`Planner.copy_on_write`). `maps`, `keys` and `amounts` are parallel
-    lists, not one list of tuples: the tuples would live as long as the job, and the garbage collector would visit each
-    of them.
+    `units` are vertices of which it has one unit, `users` vertices that it shares. Other amounts are listed with the
+    map of planners and the key in it.
+
+    `by_amount` has one planner for each amount. The planner is in every map where this job is the only user of that
+    amount, and is copied before another use is added there (`Planner.copy_on_write`). `maps`, `keys` and `amounts` are
+    parallel lists, not one list of tuples: the tuples would live as long as the job, and the garbage collector would
+    visit each of them.
     """
 
     units: list[int]
@@ -65,7 +67,7 @@ class Spans(NamedTuple):
 def add_use(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
     """Add an amount that is in use in [start, end) to the planner at `key`.
 
-    `own` is a planner with just that use: it is stored where there is none yet. A stored planner that is
+    `own` is a planner with only that use, which is stored if there is none yet. A stored planner that is
     `copy_on_write` is replaced by a copy first, since other keys share it.
     """
     plan = planners.get(key)
@@ -81,7 +83,7 @@ class Usage:
     """The jobs of a graph with their allocations, as planners by vertex.
 
     `plans` have the units in use of a vertex, `busy` the amounts in use below it by type, and `shared` the jobs that
-    use it without taking units of it, which keep other jobs from having it whole. `busy` is that of the hierarchy of
+    use it without taking units of it, which keep other jobs from holding it whole. `busy` is that of the hierarchy of
     `graph`; `aggregates` has the same for every hierarchy.
     """
 
@@ -96,7 +98,7 @@ class Usage:
         self.view = View(graph, self.plans, self.shared, self.busy)
         self.jobs: dict[int, Allocation] = {}
         self._spans: dict[int, Spans] = {}
-        # By pool of which more is in use than there is: the spans of time, with what is too much in each.
+        # By pool with more in use than its size: the spans of time, with the excess in each.
         self._excess: dict[int, list[tuple[int, int, int]]] = {}
 
     def view_of(self, tree: Graph) -> View:
@@ -105,13 +107,13 @@ class Usage:
             return self.view
         return View(tree, self.plans, self.shared, self.aggregates.setdefault(tree.subsystem, {}))
 
-    # A job of 10,000 cores comes through this loop 10,000 times: a call in it would show in each match.
+    # For a job of 10,000 cores this loop runs 10,000 times: a further function call would slow down every match.
     def add(  # noqa: C901, PLR0912, PLR0915
         self, jobid: int, selection: Selection, start: int, end: int, reserved: bool
     ) -> Allocation:
         """Enter a selection that is free during [start, end).
 
-        Raises ValueError for a job that holds resources already, or an end that is not after the start.
+        Raises ValueError for a job that already holds resources, or an end that is not after the start.
         """
         if jobid in self.jobs:
             raise ValueError(f"job {jobid}: holds resources already; cancel it first")
@@ -163,7 +165,7 @@ class Usage:
                     if counts is None:
                         counts = busy[v] = {}
                     for name, amount in amounts.items():
-                        # This is `spans.hold` written out, as large jobs come here most often.
+                        # This is `spans.hold` written out, because it is the most frequent case for large jobs.
                         of_amount = by_amount.get(amount)
                         if of_amount is None:
                             of_amount = by_amount[amount] = Planner(start, end, amount)
@@ -199,8 +201,9 @@ class Usage:
         return allocation
 
     def _add_everywhere(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `add`, for a graph with several hierarchies, or vertices with several parents: an amount counts above its
-        vertex in each hierarchy, through each parent.
+        """As `add`, for a graph with several hierarchies, or vertices with several parents.
+
+        An amount counts above its vertex in each hierarchy, through each parent.
         """
         own = Planner(start, end, 1)
         own.copy_on_write = True
@@ -244,14 +247,14 @@ class Usage:
         for item in selection.items:
             plan = self.plans.get(item.vertex)
             if not item.exclusive:
-                # No other job may have the whole vertex.
+                # No other job may hold the whole vertex.
                 if plan is not None and plan.peak(start, end) >= size[item.vertex]:
                     raise SpanConflictError(self.graph, item.vertex)
             elif any(self.view_of(tree).shares(item.vertex, start, end) for tree in (self.graph, *self.graph.others)):
                 raise SpanConflictError(self.graph, item.vertex)
 
     def check(self, selection: Selection, start: int, end: int) -> None:
-        """Raise SpanConflictError where a selection is not free during [start, end)."""
+        """Raise SpanConflictError if a selection is not free during [start, end)."""
         if not self.graph.plain:
             self._check_everywhere(selection, start, end)
             return
@@ -277,7 +280,7 @@ class Usage:
                 raise SpanConflictError(self.graph, v)
 
     def cancel(self, jobid: int) -> None:
-        """Give back everything the job holds. Raises KeyError for an unknown job."""
+        """Release all resources of a job. Raises KeyError for an unknown job."""
         allocation = self.jobs.pop(jobid)
         start, end = allocation.start, allocation.end
         units, users, maps, keys, amounts, common = self._spans.pop(jobid)
@@ -301,10 +304,10 @@ class Usage:
             self.settle(list(self._excess))
 
     def settle(self, pools: Iterable[int]) -> None:
-        """Count above pools, at each moment, no more in use than there is of them.
+        """Limit the use of pools that is counted above them to their sizes, at each moment.
 
-        More may be in use: a pool became smaller, or a job holds what was not free. Above the pool, that must not look
-        as if less were free of other pools.
+        More may be in use: a pool became smaller, or a job holds resources that were not free. Above the pool, the
+        excess must not reduce the free amount of other pools.
         """
         graph = self.graph
         for v in pools:
@@ -320,7 +323,7 @@ class Usage:
                 self._count_above(v, start, end, -amount)
 
     def _count_above(self, v: int, start: int, end: int, amount: int) -> None:
-        """Change what is in use of the type of a vertex, above it, by an amount."""
+        """Change the amount in use, above a vertex, of the vertex's type."""
         kind = self.graph.type[v]
         for tree in (self.graph, *self.graph.others):
             busy = self.aggregates[tree.subsystem]
@@ -334,7 +337,7 @@ class Usage:
                 plan.add(start, end, amount)
 
     def hand_over(self, jobid: int, successor: int) -> Allocation:
-        """Transfer the resources of a job to another one, which holds nothing. Raises KeyError."""
+        """Transfer the resources of a job to another job, which holds nothing. Raises KeyError."""
         _, start, end, reserved, selection = self.jobs.pop(jobid)
         allocation = self.jobs[successor] = Allocation(successor, start, end, reserved, selection)
         self._spans[successor] = self._spans.pop(jobid)
@@ -367,8 +370,9 @@ class Usage:
 
 
 def taken(selection: Selection) -> dict[int, int]:
-    """The units of each vertex that become unavailable: those taken of pools and single resources, and the contents of
-    exclusive vertices.
+    """The units of each vertex that become unavailable through a selection.
+
+    These are the units taken of pools and single resources, and the contents of exclusive vertices.
     """
     graph = selection.graph
     found: dict[int, int] = {}

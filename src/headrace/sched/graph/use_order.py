@@ -1,7 +1,7 @@
-"""Nodes in the order of their use, for policies that compare it (`Policy.by_use`): sets of nodes by class of use.
+"""Nodes in the order of their use, for policies that compare use (`Policy.by_use`).
 
-The order is a few dozen sets, one for each class that some node is in. Only the nodes that changed since the last match
-are classified anew.
+The order is a few dozen sets of nodes, one for each class of use that occurs. Only the nodes that changed since the
+last match are classified again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headrace.sched.graph.shapes import Shapes
 
 
 class UseOrder:
-    """The order of nodes by use on a state, of which `shapes` keeps the log of changes."""
+    """The order of nodes by use in a state whose log of changes is in `shapes`."""
 
     def __init__(self, state: FreeState, shapes: Shapes) -> None:
         self._state = state
         self._shapes = shapes
         self._layout = layout = state.layout
-        # By number of a node: the pool of which use is counted; empty where use is that of cores.
+        # By number of a node: the pool whose use is measured; empty if the use of cores is measured.
         self._pools = layout.pools.get(measured_by(layout.graph), []) if measured_by(layout.graph) != "core" else []
         # By number of a node: its cores, and its class of use.
         self._cores = [sum([layout.masks[h].get("core", 0).bit_count() for h in hs]) for hs in layout.holders]
@@ -35,13 +35,13 @@ class UseOrder:
         self._seen = -1
 
     def among(self, bits: int, window: Window | None) -> Iterator[int]:
-        """The nodes of a set, by rank, the preferred first; in a window, by their use when it begins."""
+        """The nodes of a set, by rank, in order of preference. In a window, their use at its beginning counts."""
         self._refresh()
-        nodes = self._nodes if window is None else self._in(window, bits)
+        nodes = self._nodes if window is None else self._classes_at_start(window, bits)
         return (rank for use_class in sorted(nodes) for rank in numbers(nodes[use_class] & bits))
 
-    def _in(self, window: Window, bits: int) -> dict[int, int]:
-        """The classes when a window begins, of a set of nodes."""
+    def _classes_at_start(self, window: Window, bits: int) -> dict[int, int]:
+        """The classes of a set of nodes at the beginning of a window."""
         reserved = window.touched_at_start() & bits
         if not reserved:
             return self._nodes

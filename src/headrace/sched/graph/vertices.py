@@ -1,4 +1,4 @@
-"""Vertices as parallel columns: what each is, wherever it is in a hierarchy.
+"""Vertices as parallel columns: their attributes, independent of hierarchies.
 
 A machine of 16,384 nodes has about a million vertices, so a vertex is only a row number: one object for each vertex
 would need more memory than all the columns. Names are computed from basename and id; only names that do not follow that
@@ -21,11 +21,13 @@ class GraphError(ValueError):
 
 
 class Vertices:
-    """Columns by vertex: `type`, `basename`, `id` (-1 for none), `size` (units), `rank` (execution target, -1 for
-    none), `uniq` (the number in the source document, which writers show), `up`.
+    """Columns by vertex, shared by all hierarchies of a graph.
+
+    `type`, `basename`, `id` (-1 for none), `size` (units), `rank` (execution target, -1 for none), `uniq` (the number
+    in the source document, which writers show), `up`.
 
     Sparse columns: `unit`, `names` (names other than basename plus id), `properties`, `elsewhere` (paths in hierarchies
-    that were not loaded). The hierarchies of a graph share all of these.
+    that were not loaded).
     """
 
     __slots__ = (
@@ -62,7 +64,7 @@ class Vertices:
         self._vacant: list[int] = []
 
     def __len__(self) -> int:
-        """The number of rows, those of removed vertices included."""
+        """The number of rows, including those of removed vertices."""
         return len(self.type)
 
     @property
@@ -143,8 +145,6 @@ class Vertices:
         return self.basename[v] if number < 0 else f"{self.basename[v]}{number}"
 
     def units(self, kind: str) -> frozenset[str]:
-        """The units in which vertices of a type are counted ("" for no unit); empty for a type that the graph
-        has not.
-        """
+        """The units in which vertices of a type are counted ("" for no unit); empty for an unknown type."""
         found = [unit for v, unit in self.unit.items() if self.type[v] == kind]
         return frozenset(found if len(found) == self.type.count(kind) else [*found, ""])

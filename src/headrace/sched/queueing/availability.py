@@ -1,11 +1,12 @@
-"""The availability profile: which holders of resources are free when, by counts, so that most starts need no search.
+"""The availability profile: counts of free holders over time, so that most starts need no search.
 
 A job with a long queue before it could start at thousands of moments, and at nearly all of them too little is free for
 its whole length. The profile shows that without a search of the graph. For each kind of slot it has, over time, the set
 of holders that have such a slot free; the holders that are free from one moment to another are the intersection of the
-sets in between. It counts resources without knowing which cores are free, and does not know the jobs of other queues.
-So a window of the profile may turn out not to fit, but every start that fits lies in a window. Pools count by their
-units.
+sets in between.
+
+The profile counts resources without knowing which cores are free, and does not know the jobs of other queues. So a
+window of the profile may turn out not to fit, but every start that fits lies in a window. Pools count by their units.
 
 A holder is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
 Sets of holders are integers whose bits are holders, numbered in the order of the graph. Times are in seconds.
@@ -26,11 +27,11 @@ from headrace.sched.queueing.failed_searches import ALL_HOLDERS
 
 _BEGIN = -(2**62)
 _END = 2**62
-# `longest_window` reads so many steps at most.
+# `longest_window` reads at most this many steps.
 _MAX_STEPS = 192
 # The cost of a call that reads no step, in steps.
 _PROBE = 32
-# `fits` reads so many steps at most: an answer of the index costs no more than that.
+# `fits` reads at most this many steps, so that an answer costs no more than one of the index.
 _FIT_STEPS = 32
 _SLOT_PROFILES_KEPT = 128
 
@@ -38,7 +39,10 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class _HolderSets:
-    """A set of holders over time, a step function: it is `sets[i]` during [times[i], times[i + 1]). It begins full."""
+    """A set of holders over time, a step function that begins full.
+
+    It is `sets[i]` during [times[i], times[i + 1]).
+    """
 
     __slots__ = ("_all", "_tidy", "sets", "times")
 
@@ -60,7 +64,7 @@ class _HolderSets:
             del self.sets[i], self.times[i]
 
     def take(self, start: int, end: int, mask: int) -> None:
-        """The holders of `mask` leave the set during [start, end)."""
+        """Remove the holders of `mask` from the set during [start, end)."""
         i, j = self._cut(start), self._cut(end)
         keep = ~mask
         self.sets[i:j] = [s & keep for s in self.sets[i:j]]
@@ -68,7 +72,7 @@ class _HolderSets:
         self._join(i)
 
     def give(self, start: int, end: int, mask: int) -> None:
-        """The holders of `mask` are in the set during [start, end)."""
+        """Add the holders of `mask` to the set during [start, end)."""
         i, j = self._cut(start), self._cut(end)
         self.sets[i:j] = [s | mask for s in self.sets[i:j]]
         self._join(j)
@@ -90,7 +94,10 @@ class _HolderSets:
 
 
 class _SlotProfile:
-    """The holders that have one slot of some parts free over time, jobs that hold them whole left out of account."""
+    """The holders that have one slot of some parts free over time.
+
+    Jobs that hold a holder exclusively are not counted here.
+    """
 
     __slots__ = ("room", "steps")
 
@@ -101,9 +108,10 @@ class _SlotProfile:
 
 
 class Need(NamedTuple):
-    """What must be free for a request: at least `wanted` of the holders `among`, for slots of `parts` (None: whole).
+    """The free holders that a request needs: at least `wanted` of those in `among`.
 
-    At least one of the free holders must be in `of`. The holders `own` count as free from `since` on.
+    They must have slots of `parts` free (None: the whole holder). At least one of the free holders must be in `of`. The
+    holders `own` count as free from `since` on.
     """
 
     parts: Parts | None
@@ -115,7 +123,7 @@ class Need(NamedTuple):
 
 
 class _Usage(NamedTuple):
-    """What a job takes: the holders `whole`, the `nodes` that it shares, and `parts`, amounts by holder and type.
+    """The use of a job: the holders `whole`, the `nodes` that it shares, and `parts`, by holder and type.
 
     `holders` are all of these holders, and the first holder of each node.
     """
@@ -128,14 +136,14 @@ class _Usage(NamedTuple):
 
 
 class AvailabilityProfile:
-    """The holders of a graph that are free over time, beside the jobs that were entered.
+    """The holders of a graph that are free over time, given the jobs that were entered.
 
     `work` counts the steps that were read. `whole` are the types that the match policy gives as whole vertices only.
     """
 
     def __init__(self, graph: Graph, whole: frozenset[str]) -> None:
         self.graph = graph
-        # What the graph has; a change of the graph makes another object of it.
+        # The totals of the graph. A change of the graph replaces this object.
         self._totals = graph.totals[graph.root]
         self.work = 0
         self._usable = whole <= {"node"}
@@ -145,16 +153,16 @@ class AvailabilityProfile:
         # By holder, the number of its kind; by kind, the amounts of each type. Graphs have few kinds of holders.
         self._have: list[int] = []
         self._kinds: list[dict[str, int]] = []
-        # By node: the set of its holders, and its first holder, which stands for the node where nodes are counted.
+        # By node: the set of its holders, and its first holder, which represents the node when nodes are counted.
         self._masks: dict[int, int] = {}
         self._first: dict[int, int] = {}
-        # By type, its holders, where all vertices of that type are in nodes, and on one level of each node; and single,
-        # or the only ones of their holders.
+        # By type, the holders of its vertices. A type is listed only if all its vertices are in nodes, on one level of
+        # each node, and each is a single resource or the only vertex of this type of its holder.
         self._held_by: dict[str, frozenset[int]] = {}
         self._find_holders()
         self._all = (1 << len(self._have)) - 1
         self._heads = sum(self._first.values())
-        # Holders that no job holds whole, and the holders of nodes of which no job uses a part.
+        # Holders that no job holds exclusively, and the holders of nodes that no job shares.
         self._free = _HolderSets(self._all)
         self._untouched = _HolderSets(self._all)
         self._users: dict[int, Planner] = {}
@@ -223,13 +231,13 @@ class AvailabilityProfile:
         return found
 
     def outdated(self) -> bool:
-        """Whether the vertices of the graph, or their sizes, are others than those that the profile knows."""
+        """Whether the graph has other vertices or sizes than the profile."""
         return self._totals is not self.graph.totals[self.graph.root]
 
     # Jobs
 
     def add(self, jobid: int, allocation: Allocation) -> None:
-        """Enter the allocation or reservation of a job, replacing the former one."""
+        """Enter the allocation or reservation of a job, replacing the previous one."""
         if jobid in self._jobs:
             self.remove(jobid)
         usage = self._jobs[jobid] = self._usage_of(allocation)
@@ -291,7 +299,7 @@ class AvailabilityProfile:
             steps.forget(now)
 
     def stale(self, jobs: dict[int, Allocation]) -> Iterator[int]:
-        """The entered jobs whose allocation in `jobs` is another one, or missing."""
+        """The entered jobs whose allocation in `jobs` differs or is missing."""
         return (jobid for jobid, usage in list(self._jobs.items()) if jobs.get(jobid) is not usage.allocation)
 
     def _usage_of(self, allocation: Allocation) -> _Usage:
@@ -325,7 +333,7 @@ class AvailabilityProfile:
     # Questions
 
     def need(self, requests: list[Request], allowed: frozenset[int] | None) -> Need | None:
-        """The least that a request needs on the nodes `allowed` (None: all); None where counts cannot tell."""
+        """The minimum that a request needs on the nodes `allowed` (None: all); None if counts cannot tell."""
         if not self._usable or len(requests) != 1 or (allowed is not None and not allowed <= self._first.keys()):
             return None
         top = requests[0]
@@ -387,9 +395,9 @@ class AvailabilityProfile:
         return slot_profile
 
     def windows(self, need: Need, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
-        """The backfill windows in `ranges`, in order: starts [begin, end) at which a job of `length` seconds may fit.
+        """The starts in `ranges`, in order, at which a job of `length` seconds may fit (backfill windows).
 
-        Ends early once `work` has come to `most`, with an empty window at the start that was reached.
+        Ends early once `work` has reached `most`, with an empty window at the start that was reached.
         """
         steps = self._steps(need.parts)
         for begin, end in ranges:
@@ -408,8 +416,10 @@ class AvailabilityProfile:
                 t = stop
 
     def longest_window(self, need: Need, now: int, begin: int, end: int) -> tuple[int, int]:
-        """How long (seconds) at most, and until when, a holder of `need.of` stays free that is free at some moment of
-        [begin, end), counted from `now` on. Both are _END where telling would take more than _MAX_STEPS steps.
+        """How long (seconds) and until when, at most, a holder stays free that is free in [begin, end).
+
+        Only holders of `need.of` count, from `now` on. Both results are _END if the answer would take more than
+        _MAX_STEPS steps.
         """
         times, sets = self._free.times, self._free.sets
         steps = self._steps(need.parts)
@@ -443,8 +453,9 @@ class AvailabilityProfile:
         return longest, latest
 
     def _free_since(self, holders: int, i: int, j: int, steps: _HolderSets, now: int) -> int:
-        """Since when, `now` at the earliest, one or more of the `holders` that are free at a step have been free; i and
-        j are the numbers of that step.
+        """The earliest time, `now` or later, since which any of the `holders` free at a step has been free.
+
+        `i` and `j` are the indexes of that step.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
@@ -494,15 +505,17 @@ class AvailabilityProfile:
         return found
 
     def _next_fit(self, need: Need, steps: _HolderSets, start: int, end: int) -> tuple[int, int]:
-        """`start` and the holders that are free during [start, end), if they are enough; else the next moment at which
-        they may be enough, and 0.
+        """`start` and the holders that are free during [start, end), if they are enough.
+
+        Otherwise, the next moment at which they may be enough, and 0.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
         _, among, wanted, of, own, since = need
         i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
         known = i + j
-        # Steps are read from the end backwards: the first shortage that is met is the last one, so reading ends there.
+        # Steps are read backwards from the end, so the first shortage found is the last one in time, and reading ends
+        # there.
         free = among & (sets[i] | own if times[i] >= since else sets[i])
         free &= those[j] | own if others[j] >= since else those[j]
         front = min(times[i + 1] if i + 1 < len(times) else 2**62, others[j + 1] if j + 1 < len(others) else 2**62)
@@ -524,7 +537,7 @@ class AvailabilityProfile:
 
 
 def _overcommitted(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:
-    """The parts of [start, end) in which more than `room` is used, and would not be if `amount` less were used.
+    """The parts of [start, end) that use more than `room`, and would not with `amount` less.
 
     Without an amount, all parts in which more than `room` is used.
     """

@@ -1,7 +1,7 @@
-"""Compression of a schedule: when a job ends early, reservations move forward into the released resources.
+"""Compression of a schedule: reservations move forward when a job ends early.
 
-Compression makes no reservation anew. Each may only move forward, and only onto resources that were released since its
-start was last checked, so most reservations are skipped without a search.
+Each reservation may only move forward, and only onto resources that were released since its start was last checked, so
+most reservations are skipped without a search.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Compression:
         self._reserved = reserved
         self._search = search
         self._scheduler: Scheduler = search.scheduler
-        # The position up to which the last call has compressed, and the count of releases at that time.
+        # The position up to which the last call compressed, and the count of releases at that time.
         self._reached: tuple[float, ...] = ()
         self._releases = 0
 
     def start_early(self, job: PendingJob, kept: Allocation) -> Allocation | None:
-        """Start a job with a reservation now if resources that were released allow it; its allocation, or None."""
+        """Start a job with a reservation now if released resources allow it; its allocation, or None."""
         search, scheduler, now = self._search, self._scheduler, self._search.now
         known = search.unfit_from.get(job.shape, FOR_EVER + 1)
         # Jobs of this shape have failed to start now, and the resources of this reservation would not change that.
@@ -66,10 +66,10 @@ class Compression:
         return scheduler.enter(jobid, selection, now, end, False)
 
     def compress(self, depth: int, start: Callable[[int, Allocation], None]) -> None:
-        """Move reservations forward in the order of the queue, `depth` of them at most, as far as the budget allows.
+        """Move reservations forward in the order of the queue, as far as the budget allows.
 
-        `start` is called for jobs that start now. A reservation is marked as `checked` only if no earlier start exists,
-        `now` included: the next compression relies on it.
+        At most `depth` are moved. `start` is called for jobs that start now. A reservation is marked as `checked` only
+        if no earlier start exists, `now` included: the next compression relies on it.
         """
         failed, search, now = self._search.failed, self._search, self._search.now
         reserved, checked = self._reserved.positions, self._reserved.checked
@@ -115,7 +115,7 @@ class Compression:
     def _move_forward(
         self, job: PendingJob, kept: Allocation, ranges: Ranges, start: Callable[[int, Allocation], None]
     ) -> bool:
-        """Move a reservation to the first start in `ranges` at which the job fits. False if the budget was used up."""
+        """Move a reservation to the first start in `ranges` where the job fits. False if the budget ran out."""
         search, scheduler, jobid = self._search, self._scheduler, kept.jobid
         scheduler.lift(jobid)
         found = search.earliest(job, ranges, search.budget_left(), kept, self._reserved.checked[jobid])

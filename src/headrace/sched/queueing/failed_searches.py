@@ -1,9 +1,9 @@
-"""Searches for a start that failed, remembered so that they are not repeated: this makes thousands of reservations
-affordable.
+"""Failed searches for a start, remembered so that they are not repeated.
 
-A shape that has no start before some moment has none for any longer duration either, whatever reservations are made
-later. Only a release of resources can change that, and only for starts from which the job would run into the released
-time. So the next search for that shape looks at those starts, and at starts after that moment, and at no others.
+This makes thousands of reservations affordable. A shape that has no start before some moment has none for any longer
+duration either, whatever reservations are made later. Only a release of resources can change that, and only for starts
+from which the job would run into the released time. So the next search for that shape considers only those starts and
+the starts after that moment.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class _FailedSearch(NamedTuple):
 
 
 class FailedSearches:
-    """The failed searches by shape, and the releases of resources since. `releases` counts all releases so far.
+    """The failed searches by shape, and the releases of resources since.
 
-    Arguments named `since` are such counts: they stand for the releases that came later. Sets of holders are bits.
+    `releases` counts all releases so far. Arguments named `since` are such counts and refer to the releases after them.
+    Sets of holders are bits.
     """
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class FailedSearches:
         return found
 
     def released_span(self, since: int) -> tuple[int, int]:
-        """The earliest start and the latest end of the releases after the first `since`; (0, 0) if there are none."""
+        """The earliest start and latest end of the releases after the first `since`; (0, 0) for none."""
         found = self._since(since)
         return min([start for start, _, _ in found], default=0), max([end for _, end, _ in found], default=0)
 

@@ -1,10 +1,10 @@
-"""Fair share: who has had much of the machine lately goes behind who has had little.
+"""Fair share: users who have used little recently go before users who have used much.
 
-Usage counts less the longer ago it was: half after each half-life. A user's factor is 2^(-usage / share), both as parts
-of the whole, which is 1 for whoever has used nothing, 1/2 for whoever has used just his share, and near 0 for whoever
-has used much more (the classic formula of multifactor priorities). Urgency stays in front: the factor orders the jobs
-of one urgency. Nothing here knows a queue: a caller charges what jobs used and submits and reprioritizes with the
-priorities it is told, so the same serves the simulator and a service beside a job manager.
+Usage decays with a half-life. A user's factor is 2^(-usage / share), with both as fractions of the total. It is 1 for a
+user who has used nothing, 1/2 for one who has used exactly the share, and near 0 for one who has used much more (the
+classic formula of multifactor priorities). Urgency goes first: the factor orders the jobs of one urgency. This module
+knows no queue: a caller charges the usage of jobs, and submits and reprioritizes jobs with the returned priorities. So
+it serves both the simulator and a service beside a job manager.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ STEPS = 100_000
 
 
 class FairShare:
-    """Usage by user. `half_life` is in seconds; `shares` says what parts users should have, 1 for those it leaves out.
+    """Usage by user.
+
+    `half_life` is in seconds. `shares` are the users' shares; a user without an entry has 1.
 
     Raises ValueError for a half-life or a share that is not positive.
     """
@@ -32,18 +34,18 @@ class FairShare:
             if share <= 0:
                 raise ValueError(f"fair share: the share of {user!r} must be positive, not {share}")
         self._usage: dict[str, float] = {}
-        # The moment that `_usage` is told for, and its sum.
+        # The time to which `_usage` was last decayed, and its sum.
         self._at = 0.0
         self._total = 0.0
 
     def charge(self, user: str, amount: float, now: float) -> None:
-        """A user has used so much (core-seconds, say) by `now` (seconds)."""
+        """Add usage of a user (such as core-seconds) at `now` (seconds)."""
         self._settle(now)
         self._usage[user] = self._usage.get(user, 0.0) + amount
         self._total += amount
 
     def factor(self, user: str) -> float:
-        """Between 0 and 1, 1 for who has used nothing. It changes as usage is charged, not as time goes by."""
+        """A factor between 0 and 1; 1 without usage. It changes with new usage, not with time."""
         used = self._usage.get(user, 0.0)
         if not used or not self._total:
             return 1.0
@@ -53,13 +55,13 @@ class FairShare:
         return float(2 ** -(used / self._total / part))
 
     def priority(self, urgency: int, user: str) -> int:
-        """The priority of a user's job: by urgency, then by factor; held and expedited jobs are not weighed."""
+        """The priority of a user's job: by urgency, then by factor. Held and expedited jobs ignore the factor."""
         if urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
             return urgency * STEPS
         return urgency * STEPS + int(self.factor(user) * (STEPS - 1))
 
     def _settle(self, now: float) -> None:
-        """Let what was used fade until `now`; all of it alike, so the factors stay as they are."""
+        """Decay usage until `now`. All of it decays alike, so the factors do not change."""
         if now <= self._at:
             return
         fade = 0.5 ** ((now - self._at) / self.half_life)

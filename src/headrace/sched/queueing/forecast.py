@@ -1,8 +1,9 @@
-"""The place of pending jobs: how many precede each, its estimated start, and the words for it. Pure.
+"""The place of pending jobs: the number of jobs before each, its estimated start, and a text. Pure.
 
 A plan of thousands of jobs on the graph takes seconds, too long for an estimate in a listing. So starts are estimated
-from sums of cores and GPUs, without nodes: jobs start in order, each as soon as enough cores and GPUs are free in all,
-and hold them for their time limit. With backfill jobs may start earlier than estimated, jobs with whole nodes later.
+from sums of cores and GPUs, without nodes: jobs start in order, each as soon as enough cores and GPUs are free in
+total, and hold them for their time limit. With backfill, jobs may start earlier than estimated; jobs with whole nodes
+may start later.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A pending job: `eligible` identifies the nodes that it may use, `length` is its time limit in seconds, inf
-    without one, and `start` is its reserved start (seconds since the epoch) or 0.
+    """A pending job.
+
+    `eligible` identifies the nodes that it may use, `length` is its time limit in seconds, inf without one, and `start`
+    is its reserved start (seconds since the epoch) or 0.
     """
 
     id: int
@@ -28,7 +31,10 @@ class Waiting(NamedTuple):
 
 
 class Supply:
-    """The free resources of a pool's nodes, and the ends of the allocated ones: (end, cores, gpus), in any order."""
+    """The free resources of a pool's nodes, and the ends of the allocated ones.
+
+    Ends are tuples (end, cores, gpus), in any order.
+    """
 
     __slots__ = ("cores", "ends", "gpus", "start")
 
@@ -59,7 +65,7 @@ class Supply:
 
 
 class Place(NamedTuple):
-    """A pending job's place: the number of jobs before it in its queue, and its estimated start (inf: unknown)."""
+    """A pending job's place: the jobs before it in its queue, and its estimated start (inf: unknown)."""
 
     ahead: int
     start: float
@@ -72,7 +78,10 @@ STEP = None
 def forecast(
     waiting: Iterable[Waiting], supply: Callable[[Hashable], Generator[None, None, Supply]], now: float
 ) -> Iterator[tuple[int, Place] | None]:
-    """Each job with its place, in the order of `waiting`, one in a step; STEP while a pool's supply is counted."""
+    """Each job with its place, in the order of `waiting`.
+
+    Each step yields one job, or STEP while a pool's supply is counted.
+    """
     pools: dict[Hashable, Supply] = {}
     for job in waiting:
         found = pools.get(job.eligible)
@@ -80,11 +89,11 @@ def forecast(
             found = pools[job.eligible] = yield from supply(job.eligible)
             found.start = now
         start = found.take(job) if job.cores or job.gpus else inf
-        # A job for which enough is free in all waits for something that sums do not show.
+        # A job for which enough is free in total waits for a reason that sums do not show.
         yield job.id, Place(job.ahead, start if start > now else inf)
 
 
 def text(short: str, ahead: int) -> str:
-    """The text of `reason_pending`: what is short, if anything, and the number of jobs before this one in its queue."""
+    """The text of `reason_pending`: the shortage, if any, and the number of jobs before this one."""
     behind = f"behind {ahead} job{'s' if ahead != 1 else ''}" if ahead else ""
     return "; ".join(filter(None, (short, behind))) or "about to be scheduled"

@@ -1,4 +1,4 @@
-"""The pending jobs of a queue: in order of priority and arrival, and grouped by the shape of their requests.
+"""The pending jobs of a queue, in order of priority and arrival, and grouped by shape of request.
 
 Most jobs of a queue have one of a few shapes, and a shape that does not fit for one job fits for none, so the scheduler
 works shape by shape.
@@ -14,14 +14,16 @@ from headrace.sched.queueing.failed_searches import FOR_EVER
 from headrace.sched.queueing.sorted_list import SortedList
 
 Position = tuple[int, float, int]
-# Seconds for which a job without a time limit may be planned, so that jobs that wait for its resources can get a
-# reservation, and are not overtaken for ever.
+# Seconds for which a job without a time limit may be planned. With a planned end, jobs that wait for its resources can
+# get a reservation, and are not overtaken without end.
 UNLIMITED = 10 * 365 * 24 * 3600
 
 
 class PendingJob(NamedTuple):
-    """A pending job: its `position` in the queue is (-priority, arrival, id), its time limit `length` is in seconds
-    (FOR_EVER without one), and `shape` is the text that `shape_of` makes of its request.
+    """A pending job.
+
+    Its `position` in the queue is (-priority, arrival, id). Its time limit `length` is in seconds (FOR_EVER without
+    one). `shape` is the text that `shape_of` makes of its request.
     """
 
     position: Position
@@ -31,8 +33,10 @@ class PendingJob(NamedTuple):
 
 
 class PendingJobs:
-    """The pending jobs: `by_id` has each, `order` the positions of all, `by_shape` the positions and `lengths` the time
-    limits of the jobs of each shape. All lists are sorted.
+    """The pending jobs of a queue.
+
+    `by_id` has each job, `order` the positions of all. By shape, `by_shape` has the positions and `lengths` the time
+    limits. All lists are sorted.
     """
 
     def __init__(self) -> None:
@@ -43,7 +47,7 @@ class PendingJobs:
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
-        """Add a job behind those of its priority that arrived earlier (by default all); returns how many precede it."""
+        """Add a job behind earlier arrivals of its priority (by default all); returns how many precede it."""
         self._arrivals += 1
         position = (-priority, self._arrivals if arrival is None else arrival, jobid)
         return self._insert(PendingJob(position, request, shape_of(request), request.duration or FOR_EVER))
@@ -110,7 +114,7 @@ def _shape(request: Request) -> list[object]:
         count.operand,
         count.ids and count.ids.encode(),
         request.exclusive,
-        # JGF tells a job the labels of what it has; those of slots are not in it.
+        # JGF contains the labels of a job's resources, but not those of slots.
         "" if request.is_slot else request.label,
         [_shape(r) for r in request.with_],
     ]

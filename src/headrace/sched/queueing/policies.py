@@ -1,4 +1,4 @@
-"""Queue policies: how many pending jobs have a reservation, and whether jobs behind them may start first.
+"""Queue policies: how many pending jobs have reservations, and whether others may start first.
 
 `POLICIES` has one line for each policy, named as Fluxion names it.
 """
@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 
 class QueuePolicy(NamedTuple):
-    """`reservations`: how many of the first pending jobs have one, None for all. `backfill`: others may start first.
+    """A queue policy.
 
-    `keeps`: reservations beyond that number are kept while no job that precedes theirs has to wait for them; otherwise
-    only the first jobs ever have one.
+    `reservations` is how many of the first pending jobs have one, None for all. `backfill`: other jobs may start before
+    them. `keeps`: reservations beyond that number are kept as long as no job before them has to wait for them;
+    otherwise only the first jobs ever have one.
     """
 
     name: str
@@ -28,14 +29,14 @@ _TABLE = (
     QueuePolicy("easy", reservations=1, backfill=True),
     # The first pending jobs, 64 by default, have reservations.
     QueuePolicy("hybrid", reservations=64, backfill=True, keeps=True),
-    # Every pending job has a reservation, which no job behind it in the queue ever puts off.
+    # Every pending job has a reservation, which no job behind it in the queue ever delays.
     QueuePolicy("conservative", reservations=None, backfill=True, keeps=True),
 )
 POLICIES = {policy.name: policy for policy in _TABLE}
 
 
 def by_name(name: str) -> QueuePolicy:
-    """The policy called `name`. Raises ValueError listing the names there are."""
+    """The policy with this name. Raises ValueError with a list of the names."""
     try:
         return POLICIES[name]
     except KeyError:

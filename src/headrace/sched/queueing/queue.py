@@ -4,11 +4,12 @@
 resources in the graph, so jobs that are matched later cannot delay it. Once a shape of request does not fit now, no
 other job of that shape is tried.
 
-A job is planned as if no job behind it had a reservation. So jobs that come in order leave the reservations before them
-as they are: released resources are offered to the jobs with reservations in order, and their starts only move forward.
-Where a job without a reservation precedes jobs with one (it has a higher priority, has come back, or its own
-reservation was broken) and cannot start at once, the reservations behind it are cancelled and made anew in order, all
-of them: each may have to give way to the one before.
+A job is planned as if no job behind it had a reservation. So jobs that arrive in order do not change the reservations
+before them. Released resources are offered to the jobs with reservations in order, and their starts only move forward.
+
+A job without a reservation may precede jobs with one: it has a higher priority, was requeued, or its own reservation
+was broken. If it cannot start at once, all reservations behind it are cancelled and made again in order, because each
+may have to give way to the one before.
 
 A call that would take too long leaves the rest to the next one (`unfinished`).
 """
@@ -32,26 +33,26 @@ from headrace.sched.queueing.policies import QueuePolicy, by_name
 from headrace.sched.queueing.reserved_starts import ReservedStarts
 from headrace.sched.queueing.start_search import StartSearch
 
-# A job that runs beyond its end is assumed to hold its resources for so many seconds more, at most.
+# The maximum number of seconds for which a job beyond its end is assumed to hold its resources further.
 OVERRUN = 30
-# How many searches of the graph one call may make for reservations. With many reservations, a search takes .2 to .4 ms
-# with all that follows from it.
+# How many searches of the graph one call may make for reservations. With many reservations, a search and the work that
+# follows from it take .2 to .4 ms.
 SEARCH_BUDGET = 32
 # How many jobs one call may start in order. A start takes about .04 ms.
 MAX_STARTS = 64
 # How many reservations one call may cancel because they are out of order. Cancelling one takes about .12 ms.
 MAX_CANCELLED = 128
-# How many reservations may be made anew in order per second, on average. Each takes about .5 ms of processor time, so
-# without a limit a stream of urgent jobs before thousands of others would occupy the scheduler for good.
+# How many reservations may be made again in order per second, on average. Each takes about .5 ms of processor time, so
+# without a limit a stream of urgent jobs before thousands of others would keep the scheduler busy all the time.
 REORDERED_PER_SECOND = 500
-# Up to so many reservations are made anew whenever they are out of order.
+# Up to this number, reservations are made again whenever they are out of order.
 _REORDERED_AT_ONCE = 64
-# Up to so many jobs with reservations are looked at one by one, more of them shape by shape.
+# Up to this number, jobs with reservations are looked at one by one; more of them shape by shape.
 _FEW_RESERVATIONS = 64
 
 
 def overrun(late: int) -> int:
-    """How many seconds more a job holds its resources that should have ended `late` seconds ago, by assumption.
+    """How many more seconds a job is assumed to hold its resources, `late` seconds after its end.
 
     The assumed rest is as long as the delay so far: most late jobs end within the next second.
     """
@@ -66,8 +67,9 @@ class Started(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The job has a reservation: it starts at `start` (seconds) or earlier, unless jobs come that precede it, or a job
-    runs beyond its end.
+    """The job has a reservation.
+
+    It starts at `start` (seconds) or earlier, unless new jobs precede it or a running job exceeds its time.
     """
 
     jobid: int
@@ -85,11 +87,11 @@ Decision = Started | Planned | Refused
 
 
 class Queue:
-    """Pending jobs and their reservations. `depth` is how many jobs one call may try to backfill, or to move forward.
+    """Pending jobs and their reservations.
 
-    `budget` is how many searches of the graph one call may make for reservations, None for any number. While
-    `unfinished`, the next call, at any time, goes on with the rest. Where the policy limits the number of reservations,
-    they are made whatever the budget.
+    `depth` is how many jobs one call may try to backfill, or to move forward. `budget` is how many searches of the
+    graph one call may make for reservations, None for any number. While `unfinished`, the next call, at any time,
+    continues with the rest. If the policy limits the number of reservations, they are made whatever the budget.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Queue:
         self._changed = False
         # True if allocations may have changed in the scheduler without this queue.
         self._resized = False
-        # The position from which on reservations are to be made anew in order, and the earliest time for it.
+        # The position from which on reservations must be made again in order, and the earliest time for it.
         self._disorder: Position | None = None
         self._reorder_from = 0
         # The count of releases after which all jobs with reservations were last offered a start at once.
@@ -145,8 +147,9 @@ class Queue:
     # Changes of jobs
 
     def submit(self, jobid: int, request: JobRequest, priority: int = 16, arrival: float | None = None) -> None:
-        """Add a pending job. Jobs of one priority are in order of `arrival`, which all of them or none must have, or
-        of the calls. Raises ValueError for an id that is in use.
+        """Add a pending job. Raises ValueError for an id that is in use.
+
+        Jobs of one priority are in order of `arrival`, which all of them or none must have, or of the calls.
         """
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
@@ -176,7 +179,7 @@ class Queue:
         self._changed = True
 
     def finish(self, jobid: int) -> None:
-        """A running job has ended: its resources are free. Raises KeyError."""
+        """Remove a running job that has ended, and release its resources. Raises KeyError."""
         self.running.remove(jobid)
         end = self.scheduler.jobs[jobid].end
         self.scheduler.cancel(jobid)
@@ -190,13 +193,13 @@ class Queue:
         self._changed = True
 
     def drop_plans(self, before: int = FOR_EVER) -> None:
-        """Cancel the reservations that start before a moment; the next `schedule` makes them anew."""
+        """Cancel the reservations that start before a moment; the next `schedule` makes them again."""
         if self.planned:
             self._reserved.drop_before(before)
             self._changed = True
 
     def drop_plans_of(self, jobids: Iterable[int]) -> None:
-        """Cancel the reservations of some jobs, which cannot be kept; the next `schedule` makes them anew."""
+        """Cancel reservations that cannot be kept; the next `schedule` makes them again."""
         for jobid in jobids:
             if jobid in self.planned:
                 self._reserved.drop(jobid)
@@ -217,8 +220,9 @@ class Queue:
         self._search.add(jobid, allocation)
 
     def enter(self, jobid: int, selection: Selection, start: int, end: int) -> None:
-        """Enter a running job that was not started by this queue with what it holds in fact, free or not. Reservations
-        that this breaks are made anew by the next `schedule`.
+        """Enter a running job that was not started by this queue with the resources that it actually holds.
+
+        They need not be free. The next `schedule` makes the reservations again that this breaks.
         """
         try:
             self.scheduler.add(jobid, selection, start, end, False)
@@ -227,19 +231,20 @@ class Queue:
         self.hold(jobid, self.scheduler.jobs[jobid])
 
     def hand_over(self, jobid: int, successor: int) -> None:
-        """A waiting job without a promise holds from now on what an ended one held, until the same end."""
+        """Hand the allocation of an ended job, until the same end, to a waiting job without a reservation."""
         self._remove(successor)
         self.running.remove(jobid)
         self.running.add(successor)
         allocation = self.scheduler.hand_over(jobid, successor)
         self._search.remove(jobid)
         self._search.add(successor, allocation)
-        # Nothing became free, but somebody else may be the first now.
+        # Nothing was released, but another job may be the first now.
         self._changed = True
 
     def next_start(self) -> int | None:
-        """The moment (seconds) at which `schedule` must be called even if nothing changes: the earliest reserved start,
-        or that from which reservations that are out of order may be made anew. None if there is no such moment.
+        """The moment (seconds) at which `schedule` must be called even if nothing changes; None for none.
+
+        It is the earliest reserved start, or the time from which reservations that are out of order may be made again.
         """
         start = self._reserved.next_start()
         if self._disorder is None:
@@ -257,8 +262,10 @@ class Queue:
     # Scheduling
 
     def advance(self, now: int) -> None:
-        """The time is `now` (seconds): jobs that run beyond their end hold their resources. `schedule` begins with it;
-        whoever enters allocations into the scheduler between two calls must do so at the time of the last.
+        """Set the time to `now` (seconds), and extend the allocations of jobs that run beyond their end.
+
+        `schedule` begins with it. A caller that enters allocations into the scheduler between two calls must do so at
+        the time of the last one.
         """
         self._search.advance(now)
         if self._resized:
@@ -299,7 +306,7 @@ class Queue:
         return decisions
 
     def _hold_overrun(self, now: int) -> None:
-        """Extend the allocations of jobs that run beyond their end, which cancels the reservations of that time."""
+        """Extend allocations of jobs beyond their end, which cancels the reservations of that time."""
         if now < self._first_end:
             return
         jobs = self.scheduler.jobs
@@ -315,7 +322,7 @@ class Queue:
             self.enter(jobid, held.selection, held.start, now + OVERRUN)
 
     def _drop_lost(self) -> None:
-        """The graph has changed: cancel the reservations of vertices that are down."""
+        """Cancel the reservations of vertices that are down, after a change of the graph."""
         self._generation = self.scheduler.generation
         self._possible.clear()
         self._search.rebuild(self.running | self.planned.keys())
@@ -327,18 +334,19 @@ class Queue:
         self._changed = True
 
     def _demote(self) -> None:
-        """Cancel the reservations beyond the policy's number, after jobs of higher priority have come."""
+        """Cancel the reservations beyond the policy's number, after jobs of higher priority have arrived."""
         limit, positions = self.policy.reservations, self._reserved.positions
         while limit is not None and positions and self.waiting.count_before(positions[-1]) >= limit:
             self._reserved.drop(positions[-1][2])
 
     def _note_disorder(self, position: Position) -> None:
-        """Have the reservations from a position on made anew in order, as soon as the pace allows."""
+        """Have the reservations from a position on made again in order, as soon as the pace allows."""
         self._disorder = position if self._disorder is None else min(position, self._disorder)
 
     def _restore_order(self, now: int) -> bool:
-        """Cancel the reservations that are out of order, the last first, if the pace allows; `_serve_first` makes them
-        anew. False if this call could not cancel all of them.
+        """Cancel the reservations that are out of order, the last first, if the pace allows.
+
+        `_serve_first` makes them again. False if this call could not cancel all of them.
         """
         first, reserved = self._disorder, self._reserved
         if first is None or now < self._reorder_from:
@@ -432,7 +440,7 @@ class Queue:
             self._offered = offered
 
     def _offer_now(self, decisions: list[Decision]) -> bool:
-        """Start the jobs with reservations that can start now, in order. False if the budget was used up before."""
+        """Start the jobs with reservations that can start now, in order. False if the budget ran out."""
         search, state = self._search, (self._search.now, self._search.failed.releases)
         after = self._offered_to if state == self._offered_in else None
         while True:
@@ -452,7 +460,7 @@ class Queue:
                 return True
 
     def _startable(self, after: Position | None) -> Iterator[Position]:
-        """The positions, behind one, of the jobs with reservations for which the profile does not rule out a start now.
+        """The positions after `after` of the jobs with reservations that may start now by the profile.
 
         Served jobs without a reservation ask for vertices that are down.
         """
@@ -485,8 +493,10 @@ class Queue:
         return merge(*found)
 
     def _plan(self, jobid: int, now: int, budget: int | None, decisions: list[Decision]) -> int | None:
-        """Start or refuse a job (0) or make its reservation if it has a start (1). None: the rest is left to the next
-        call, as the budget was used up, or there are too many reservations out of order.
+        """Start or refuse a job (0), or make its reservation if it has a start (1).
+
+        None: the rest is left to the next call, because the budget was used up or too many reservations are out of
+        order.
         """
         job, search = self.pending[jobid], self._search
         found = search.earliest(job, search.ranges(job), budget)

@@ -1,4 +1,4 @@
-"""Why each pending job of a queue waits, and when it will start: what users see as annotations of the job. Pure.
+"""Why each pending job waits, and its estimated start, as users see them in annotations. Pure.
 
 The keys of annotations are those that Flux's commands show: `reason_pending` (text), `jobs_ahead` (the number of jobs
 before it in its queue) and `t_estimate` (seconds since the epoch).
@@ -28,14 +28,15 @@ _SINGLE = ("core", "gpu")
 _PER_STEP = 200
 # The number of jobs at the front of a queue with backfill that are annotated unasked.
 _FRONT = 16
-# A job without a time limit ends so many seconds after its start that a time this far ahead is no estimate: neither a
-# start that was planned for its end, nor the end itself.
+# A job without a time limit ends this far after its start. Times that far ahead are no estimates: neither the end
+# itself nor a start planned for it.
 FAR = UNLIMITED // 2
 
 
 def of_front(queue: Queue, now: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The jobs at the front of a queue with their `reason_pending` and, if it is known, `t_estimate`; the start of the
-    first job is searched for if it has no reservation.
+    """The jobs at the front of a queue with their `reason_pending` and, if known, `t_estimate`.
+
+    The start of the first job is searched for if it has no reservation.
     """
     scheduler = queue.scheduler
     for place, jobid in enumerate(queue.first(_FRONT if queue.policy.backfill else 1)):
@@ -52,8 +53,10 @@ def of_front(queue: Queue, now: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class Explainer:
-    """The reasons of pending jobs. Jobs with equal requests lack the same resources, which are counted once for each
-    `state` of the graph and time that the caller passes.
+    """The reasons of pending jobs.
+
+    Jobs with equal requests lack the same resources. These are counted once for each `state` of graph and time that the
+    caller passes.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,7 @@ class Explainer:
         self._state: object = None
 
     def explain(self, queue: Queue, jobid: int, now: int, state: object) -> dict[str, Any]:
-        """`reason_pending`, `jobs_ahead` and, with a reservation, `t_estimate` of a job that is pending in `queue`."""
+        """`reason_pending`, `jobs_ahead` and, with a reservation, `t_estimate` of a job pending in `queue`."""
         entry = queue.pending[jobid]
         ahead = queue.waiting.count_before(entry.position)
         short = self._shortage(queue, entry.shape, entry.request, now, state)
@@ -78,7 +81,7 @@ class Explainer:
             short = self._short[shape] = shortage(queue.scheduler, request, now)
         if short is PROMISED and not queue.policy.backfill:
             # The queue makes no reservations, so the job waits only for the jobs before it, unless its caller has
-            # entered what is held from a later time on.
+            # entered allocations that begin later.
             held = queue.scheduler.jobs
             return short if any(held[one].start > now for one in queue.running) else ""
         return short
@@ -93,8 +96,10 @@ def _with_start(notes: dict[str, Any], plan: Allocation | None, now: int) -> dic
 def places(
     scheduler: Scheduler, queues: Iterable[Queue], now: int, kinds: tuple[str, str] = _SINGLE
 ) -> Iterator[tuple[int, Place] | None]:
-    """The places of the jobs in all queues of a scheduler, by priority and arrival (`forecast.forecast`). Jobs may come
-    and go while it is iterated. `kinds` are the types that count as cores and GPUs: single ones, or pools of units.
+    """The places of the jobs in all queues of a scheduler, by priority and arrival.
+
+    See `forecast.forecast`. Jobs may be added and removed during the iteration. `kinds` are the types that count as
+    cores and GPUs: single ones, or pools of units.
     """
     return forecast(_waiting(scheduler, queues, kinds), lambda constraint: _supply(scheduler, constraint, kinds), now)
 
@@ -120,8 +125,9 @@ def _line(queue: Queue) -> Iterator[tuple[Position, int, Queue]]:
 
 
 def _needs(scheduler: Scheduler, request: JobRequest, kinds: tuple[str, str]) -> tuple[Hashable, int, int]:
-    """The constraint that says which nodes a job may use (JSON; None: all), and the number of cores and GPUs that it
-    takes; whole nodes count with the average.
+    """The constraint on the nodes of a job (JSON; None: all), and the cores and GPUs that it takes.
+
+    A whole node counts with the average.
     """
     graph = scheduler.graph
     key = json.dumps(request.constraint, sort_keys=True) if request.constraint else None
@@ -135,7 +141,7 @@ def _needs(scheduler: Scheduler, request: JobRequest, kinds: tuple[str, str]) ->
 
 
 def _supply(scheduler: Scheduler, constraint: Hashable, kinds: tuple[str, str]) -> Generator[None, None, Supply]:
-    """The free resources of the nodes that satisfy a constraint (JSON; None: all nodes), and the ends of the others."""
+    """The free resources of the nodes that satisfy a constraint (JSON; None: all), and the ends of jobs."""
     graph = scheduler.graph
     allowed = scheduler.allowed(json.loads(constraint)) if isinstance(constraint, str) else None
     usable = {v for v in (graph.nodes() if allowed is None else allowed) if graph.up[v]}
@@ -158,7 +164,7 @@ def _supply(scheduler: Scheduler, constraint: Hashable, kinds: tuple[str, str]) 
 
 
 def _taken(selection: Selection, usable: set[int], kinds: tuple[str, str]) -> tuple[int, int]:
-    """How much a selection has of two types on some nodes."""
+    """The amounts of two types that a selection has on some nodes."""
     if kinds == _SINGLE:
         found = [part for part in parts(selection) if part.vertex in usable]
         return sum(part.cores.bit_count() for part in found), sum(part.gpus.bit_count() for part in found)

@@ -11,11 +11,12 @@ from headrace.sched.queueing.start_search import StartSearch
 
 
 class ReservedStarts:
-    """Pending jobs that have a reservation: `allocations` has the reservation of each, `positions` their positions.
+    """The pending jobs with reservations.
 
-    `checked` has, for each, the count of releases (see `FailedSearches`) after which its start was last known to be the
-    earliest possible. `served` is how many jobs at the front of the queue have been planned: each of them has a
-    reservation, or can have none as long as the graph stays the same.
+    `allocations` has the reservation of each, `positions` their positions. `checked` has, for each, the count of
+    releases (see `FailedSearches`) after which its start was last known to be the earliest possible. `served` is how
+    many jobs at the front of the queue have been planned: each of them has a reservation, or can have none as long as
+    the graph stays the same.
     """
 
     def __init__(self, pending: PendingJobs, search: StartSearch) -> None:
@@ -50,7 +51,7 @@ class ReservedStarts:
         self._search.released(allocation.start, allocation.end, holders)
 
     def reopen(self, jobid: int) -> None:
-        """Have a job without a reservation planned again, and those behind it."""
+        """Have a job without a reservation planned again, and the jobs behind it."""
         self.served = min(self.served, self._pending.count_before(self._pending.by_id[jobid].position))
 
     def drop_before(self, moment: int) -> None:
@@ -69,7 +70,7 @@ class ReservedStarts:
         return bool(self.positions) and self.positions[-1] >= position
 
     def drop_last(self, first: Position, most: int) -> bool:
-        """Cancel reservations from the position `first` on, the last first, `most` at most. False if some are left."""
+        """Cancel reservations from position `first` on, last first, at most `most`. False if some remain."""
         while most and self.reaches(first):
             self.drop(self.positions[-1][2])
             most -= 1
@@ -86,13 +87,13 @@ class ReservedStarts:
         return allocation, self._search.remove(jobid)
 
     def reposition(self, jobid: int, was: Position) -> None:
-        """A job has moved in the queue: `was` is its former position."""
+        """Note that a job has moved in the queue from the position `was`."""
         if jobid in self.allocations:
             del self.positions[bisect_left(self.positions, was)]
             insort(self.positions, self._pending.by_id[jobid].position)
 
     def forget(self, jobid: int) -> None:
-        """A job without a reservation has left the queue."""
+        """Forget a job without a reservation that has left the queue."""
         self._reported.pop(jobid, None)
 
     def next_start(self) -> int | None:

@@ -1,4 +1,4 @@
-"""A discrete-event simulation of a queue policy on a graph: which job of a list would have started when.
+"""A discrete-event simulation of a queue policy on a graph: when each job would have started.
 
 The queue and the graph are those that schedule a live instance; only the clock is simulated. It jumps from one event (a
 job arrives, a job ends, a reserved start is due) to the next. The simulation is deterministic.
@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it in the queue was still pending."""
+    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it was still pending."""
 
     job: Job
     start: int
@@ -137,7 +137,7 @@ class _Machine:
                 self.fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
 
     def review(self, now: int) -> None:
-        """Compute the priorities of all pending jobs anew, from time to time."""
+        """Compute the priorities of all pending jobs again, every REVIEW seconds."""
         if self.fair is None or now < self.next_review:
             return
         self.next_review = now + REVIEW

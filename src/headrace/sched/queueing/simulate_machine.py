@@ -1,4 +1,4 @@
-"""The machine of a simulation: a graph from a document in any of the formats the graph room reads, or so many nodes."""
+"""The machine of a simulation: a graph from a document in any supported format, or equal nodes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from headrace.sched.graph.formats import grug, jgf, rv1
 from headrace.sched.graph.model import Graph, GraphError
 from headrace.sched.graph.selection import Selection
 
-# A simulation's clock starts anywhere: at 0, or at the time of a recorded job.
+# A simulation's clock may start anywhere: at 0, or at the time of a recorded job. So the graph covers all times.
 _FOR_EVER = 2**53
 _MOST_VERTICES = 50_000_000
 
 
 def uniform(nodes: int, cores: int = 1, gpus: int = 0) -> Graph:
-    """A cluster of equal nodes. Raises GraphError for a size that no memory holds, or that is none."""
+    """A cluster of equal nodes. Raises GraphError for a size that is invalid or too large."""
     if nodes < 1 or cores < 1 or gpus < 0:
         raise GraphError(f"a machine has at least 1 node of 1 core, not {nodes} of {cores} cores and {gpus} GPUs")
     if nodes * (1 + cores + gpus) > _MOST_VERTICES:
@@ -47,7 +47,7 @@ def single(graph: Graph) -> bool:
 
 
 def from_header(header: Mapping[str, str]) -> tuple[int, int] | None:
-    """Nodes and cores a node as the header of a Standard Workload Format trace tells them; None if it does not."""
+    """Nodes and cores per node from the header of a Standard Workload Format trace; None without them."""
     nodes, processors = _number(header, "MaxNodes"), _number(header, "MaxProcs")
     if not (nodes or processors):
         return None

@@ -1,6 +1,6 @@
-"""What a simulation is judged by: how long jobs waited, how well the machine was used, how evenly users were served.
+"""Metrics of a simulation: waits of jobs, utilisation of the machine, fairness among users.
 
-The figures are numbers for a table (`measure`), and series for charts.
+They are numbers for a table (`measure`), and series for charts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BOUND = 10
 
 
 class Spread(NamedTuple):
-    """A distribution: its mean and percentiles, each a value that occurred (nearest rank). All 0 for no values."""
+    """A distribution: its mean and its percentiles by nearest rank. All 0 for no values."""
 
     mean: float
     median: float
@@ -27,12 +27,14 @@ class Spread(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """`makespan` and `wait` in seconds; `utilisation` by resource type: the share that jobs had of what there was, from
-    the first submission to the end of the last job.
+    """The metrics of a simulation.
 
-    `fairness` is Jain's index over the users' mean slowdowns: 1 if all are slowed down alike, 1/users if one bears it
-    all. `backfilled` jobs started while a job before them in the queue still waited. `cut` jobs ended at their time
-    limit.
+    `makespan` and `wait` are in seconds. `utilisation` is, by resource type, the share in use from the first submission
+    to the end of the last job.
+
+    `fairness` is Jain's index over the users' mean slowdowns: 1 if all are slowed down alike, 1/users if only one is
+    slowed down. `backfilled` jobs started while a job before them in the queue still waited. `cut` jobs ended at their
+    time limit.
     """
 
     jobs: int
@@ -48,7 +50,7 @@ class Metrics(NamedTuple):
 
 
 def measure(simulation: Simulation) -> Metrics:
-    """The figures of a simulation."""
+    """The metrics of a simulation."""
     runs = simulation.runs
     makespan = simulation.last - simulation.first
     return Metrics(
@@ -69,7 +71,7 @@ def measure(simulation: Simulation) -> Metrics:
 
 
 def slowdown(run: Run) -> float:
-    """How much longer the job took than it ran, at least 1; a job shorter than BOUND counts as that long."""
+    """The job's turnaround time divided by its runtime, at least 1; short runtimes count as BOUND."""
     length = run.end - run.start
     return max(1.0, (run.end - run.job.submit) / max(length, BOUND))
 
@@ -97,14 +99,15 @@ def fairness(runs: Iterable[Run]) -> float:
 
 
 def cores_of(run: Run, cores_per_node: int) -> int:
-    """The cores that a job asks for; of a job that names none, those of its nodes."""
+    """The cores that a job requests; for a request without cores, those of its nodes."""
     needs = total_needs(run.job.request.resources)
     return needs.get("core") or needs.get("node", 1) * cores_per_node
 
 
 def used_over_time(simulation: Simulation, cores_per_node: int, bins: int = 240) -> list[tuple[float, float]]:
-    """The mean number of cores that running jobs asked for, in `bins` equal parts of the time: (middle, seconds since
-    the first submission; cores).
+    """The mean number of cores requested by running jobs, in `bins` equal parts of the time.
+
+    Each item has the middle of the part (seconds since the first submission) and the cores.
     """
     span = simulation.last - simulation.first
     if span <= 0:

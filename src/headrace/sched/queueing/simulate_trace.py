@@ -1,11 +1,10 @@
-"""Jobs for a simulation from the lines of a trace: Standard Workload Format, or one JSON object a line.
+"""Jobs for a simulation from a trace: Standard Workload Format, or one JSON object per line.
 
-A line that is no job is reported with its number and what is wrong with it, and the others are read on: logs of real
-systems have such lines.
+An invalid line is reported with its number and the error, and reading continues: logs of real systems have such lines.
 
-A JSON line has `id` (RFC 19, any form), `jobspec` (RFC 14), `submit` and `runtime` (seconds), and may have `urgency`
-(0 to 31, 16 if missing) and `user`; other keys are left alone. Times are made whole seconds: a submission is rounded
-down, runtimes and limits up, and every job runs for a second at least.
+A JSON line has `id` (RFC 19, any form), `jobspec` (RFC 14), `submit` and `runtime` (seconds), and may have `urgency` (0
+to 31, 16 if missing) and `user`; other keys are ignored. Times are rounded to whole seconds: a submission down,
+runtimes and limits up. Every job runs for at least one second.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from headrace.sched.graph.request import Count, JobRequest, Request, RequestErro
 from headrace.sched.queueing.simulate import Job
 
 _MOST_SECONDS = 10**15
-# Of made-up jobs: their share of what the machine could do while they arrive, users, seconds that they run.
+# Synthetic jobs: their load relative to the machine's capacity, their users, and their runtimes in seconds.
 _LOAD = 0.95
 _USERS = 20
 _SHORTEST, _LONGEST = 10, 86_400
-# Minutes, as people write them.
+# Typical time limits in minutes.
 _LIMITS = (5, 10, 15, 30, 60, 120, 240, 480, 720, 1440)
 
 
 class Fault(NamedTuple):
-    """A line (from 1) that is no job: which field, and which rule it breaks."""
+    """An invalid line (numbered from 1): the field, and the rule that it breaks."""
 
     line: int
     rule: str
 
 
 class Trace(NamedTuple):
-    """Jobs in the order of their lines; `skipped` counts lines that stand for no job of their own, by reason."""
+    """Jobs in the order of their lines. `skipped` counts valid lines without a job to simulate, by reason."""
 
     jobs: list[Job]
     faults: list[Fault]
@@ -48,17 +47,17 @@ class Trace(NamedTuple):
 
 
 class _Skip(Exception):
-    """The line is in order and not a job to simulate."""
+    """The line is valid, but not a job to simulate."""
 
 
 class _FieldError(ValueError):
-    """A field of a JSON line that is wrong."""
+    """A field of a JSON line is invalid."""
 
 
 def read(lines: Iterable[str], unit: str = "core", limit: int | None = None) -> Trace:
-    """The jobs of a trace, `limit` of them at most; the first line that is not empty tells the format.
+    """The jobs of a trace, at most `limit`; the first nonempty line determines the format.
 
-    `unit` is what a processor of the Standard Workload Format stands for: a "core", or a whole "node".
+    `unit` is the meaning of a processor in the Standard Workload Format: a "core", or a whole "node".
     """
     numbered = ((i, line.strip()) for i, line in enumerate(lines, 1))
     filled = ((i, line) for i, line in numbered if line)
@@ -96,7 +95,7 @@ def _read(
 
 
 class _SwfReader:
-    """Keeps the header, and one request for all jobs of a size."""
+    """Keeps the header, and one request for all jobs of the same size."""
 
     def __init__(self, unit: str, header: dict[str, str]) -> None:
         self.unit = unit
@@ -191,11 +190,12 @@ def _seconds(found: dict[str, Any], name: str) -> float:
 
 
 def synthetic(count: int, seed: int, processors: int) -> Iterator[str]:
-    """The lines of a trace of `count` made-up jobs for a machine of so many processors, in Standard Workload Format.
+    """The lines of a synthetic trace in Standard Workload Format: `count` jobs for a machine.
 
-    A seed gives the same lines everywhere. The shape is that of published logs: mostly small jobs whose sizes are
-    powers of two, lengths over several orders of magnitude, limits that are round numbers well above what is used, a
-    few users with most of the jobs, and as much work as keeps the machine about full.
+    The machine has `processors` processors. The same seed always gives the same lines. The distribution is that of
+    published logs: mostly small jobs whose sizes are powers of two, lengths over several orders of magnitude, limits
+    that are round numbers well above the actual runtime, a few users with most of the jobs, and enough work to keep the
+    machine about full.
     """
     rng = random.Random(seed)
     yield swf.encode_header("Version", "2.2")
@@ -215,6 +215,6 @@ def synthetic(count: int, seed: int, processors: int) -> Iterator[str]:
 
 
 def _size(rng: random.Random, processors: int) -> int:
-    """Up to half of the machine: whole-machine jobs would hide everything else behind the wait for it to be empty."""
+    """A size of at most half the machine: full-machine jobs would dominate all waits."""
     exponent = min(rng.expovariate(0.5), max(0, processors.bit_length() - 2))
     return 2 ** int(exponent) if rng.random() < 0.75 else int(2**exponent)

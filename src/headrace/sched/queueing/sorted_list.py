@@ -1,7 +1,8 @@
-"""A sorted list whose first item is cheap to remove: a queue mostly removes jobs at its front and adds them at its end.
+"""A sorted list whose first item is cheap to remove.
 
-Removing the first item of a plain list moves all others, which would be most of the work of a queue of tens of
-thousands of jobs. `SortedList` only counts removed first items, and frees their memory once they are half of the list.
+A queue mostly removes jobs at its front and adds them at its end. Removing the first item of a plain list moves all
+others, which would be most of the work of a queue of tens of thousands of jobs. `SortedList` only counts removed first
+items, and frees their memory once they are half of the list.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _MIN_COMPACTION = 32
 
 
 class SortedList(Generic[T]):
-    """Items in ascending order, duplicates allowed. Indices count from 0; negative indices are not supported."""
+    """Items in ascending order, duplicates allowed.
+
+    Indices count from 0; negative indices are not supported.
+    """
 
     __slots__ = ("_gone", "_items")
 

@@ -1,9 +1,9 @@
-"""The search for the earliest start of a pending job, and the searches of the graph that can be left out.
+"""The search for the earliest start of a pending job, with shortcuts that avoid searches of the graph.
 
-Most starts are ruled out without the graph: the availability profile tells where there cannot be enough resources,
-failed searches tell what did not fit before some moment, and, until the time changes, `unfit_from` tells what does not
-fit now. What is learnt for a job holds for all jobs of its shape with the same or a longer time limit. Each call of a
-queue has a budget of searches; steps read in the profile count as parts of a search.
+Most starts are ruled out without the graph: the availability profile shows where there cannot be enough resources,
+failed searches show what did not fit before some moment, and, until the time changes, `unfit_from` shows what does not
+fit now. A result for a job holds for all jobs of its shape with the same or a longer time limit. Each call of a queue
+has a budget of searches; steps read in the profile count as fractions of a search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORTH_A_WINDOW = 8
 
 
 class StartSearch:
-    """The starts that a queue may still find in a scheduler. Without `profiled` there is no availability profile.
+    """The search for starts in a scheduler. Without `profiled` there is no availability profile.
 
     `budget` is how many searches of the graph one call may make for reservations, None for any number. Arguments named
     `since` are counts of releases, as in `FailedSearches`.
@@ -50,14 +50,14 @@ class StartSearch:
         self._longest_window: dict[tuple[str, int], tuple[int, int]] = {}
         # By shape and `since`, how many jobs asked for a longest window that is not computed yet.
         self._window_questions: dict[tuple[str, int], int] = {}
-        # The profile, and what each shape needs of it (None: the profile cannot tell).
+        # The profile, and the need of each shape in it (None: the profile cannot tell).
         self._profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole) if profiled else None
         self._needs: dict[str, Need | None] = {}
 
     # The present
 
     def advance(self, now: int) -> None:
-        """The time is `now` (seconds). Where it has changed, jobs that did not fit before may fit."""
+        """Set the time to `now` (seconds). If it has changed, jobs that did not fit before may fit."""
         if now != self.now:
             self.now = now
             self._forget_now()
@@ -65,7 +65,7 @@ class StartSearch:
                 self._profile.discard_before(now)
 
     def begin_call(self) -> None:
-        """A call of the queue begins, with its whole budget."""
+        """Begin a call of the queue with the full budget."""
         self.searches = 0
         self.unfinished = False
         if self._profile is not None:
@@ -100,13 +100,13 @@ class StartSearch:
         return self._profile.remove(jobid) if self._profile is not None else ALL_HOLDERS
 
     def released(self, start: int, end: int, holders: int = ALL_HOLDERS) -> None:
-        """Resources of some holders became free during [start, end)."""
+        """Note that resources of some holders became free during [start, end)."""
         self.failed.released(start, end, holders)
         self._forget_windows()
         self._forget_now()
 
     def resync(self) -> None:
-        """Enter the allocations anew that have changed in the scheduler."""
+        """Enter again the allocations that have changed in the scheduler."""
         jobs = self.scheduler.jobs
         for jobid in self._profile.stale(jobs) if self._profile is not None else ():
             self.remove(jobid)
@@ -115,7 +115,7 @@ class StartSearch:
         self._forget_windows()
 
     def rebuild(self, jobs: set[int]) -> None:
-        """The graph has changed; `jobs` are those that hold or have reserved parts of it."""
+        """Adapt to a changed graph. `jobs` are the jobs with allocations or reservations."""
         self.failed.clear()
         self._needs.clear()
         self._forget_windows()
@@ -125,13 +125,13 @@ class StartSearch:
                 self.add(jobid, self.scheduler.jobs[jobid])
 
     def forget_shape(self, shape: str) -> None:
-        """No job of a shape is pending any more."""
+        """Forget a shape of which no job is pending."""
         self._needs.pop(shape, None)
 
     # Starts at `now`
 
     def failed_now(self, job: PendingJob) -> None:
-        """Remember that a job does not fit now. For the first of its shape, find out whether any length would fit."""
+        """Remember that a job does not fit now. For the first of its shape, test whether any length would fit."""
         now = self.now
         known = self.unfit_from.get(job.shape)
         length = self.scheduler.same_reservations_until(now, now + job.length) - now
@@ -205,7 +205,10 @@ class StartSearch:
         return found
 
     def longest_now(self, job: PendingJob, since: int) -> int:
-        """How long (seconds) any job of this shape could run from now at most on resources released after `since`."""
+        """The longest time (seconds) that a job of this shape could run from now on released resources.
+
+        Only resources released after `since` count.
+        """
         key = job.shape, since
         found = self._longest_now.get(key)
         if found is None:
@@ -221,8 +224,10 @@ class StartSearch:
         return found
 
     def cannot_move_forward(self, job: PendingJob, kept: Allocation, since: int) -> bool:
-        """True if no resources released after `since` stay free long enough to move a reservation forward: neither for
-        the length of the job nor until the reservation begins.
+        """True if no released resources stay free long enough to move a reservation forward.
+
+        They would have to be free for the length of the job, or until its reservation begins. Only resources released
+        after `since` count.
         """
         key = job.shape, since
         found = self._longest_window.get(key)
@@ -250,7 +255,7 @@ class StartSearch:
         return next(profile.windows(need, job.length, ranges, most), None) is not None
 
     def _need(self, job: PendingJob, kept: Allocation | None = None, since: int = 0) -> Need | None:
-        """What a job needs of the profile; None if the profile cannot tell."""
+        """The need of a job in the profile; None if the profile cannot tell."""
         if self._profile is None:
             return None
         if job.shape not in self._needs:

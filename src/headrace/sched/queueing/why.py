@@ -1,4 +1,4 @@
-"""Why a job waits or can never run, in words for its user: which resource is short, by how much, and where.
+"""Why a job waits or can never run, as a text for its user: the resource that is short, and where.
 
 The matcher's own reason is the first failure of a search; users need the sum. So free resources are counted over the
 nodes that are up and satisfy the job's constraint.
@@ -17,15 +17,17 @@ from headrace.sched.graph.model import Graph
 from headrace.sched.graph.request import JobRequest, Request, total_needs
 
 PROMISED = "resources are free but promised to jobs before it"
-# Why the first job of a queue waits where what it asks for is free at the moment.
+# Why the first job of a queue waits although its resources are free at the moment.
 _HELD_LATER = "resources are free now, but not until it would end: other jobs have them later"
-# The nodes that are named in a reason at most.
+# The maximum number of nodes that a reason names.
 _NAMED = 3
 
 
 class _Part(NamedTuple):
-    """A request for each node, slot or pod: `times` times `needs`; `idle` if it needs them exclusively. All of them are
-    in one vertex of the type `within` ("": anywhere), of which the request asks for `groups`.
+    """A part of a request: `times` nodes, slots or pods with `needs` each.
+
+    `idle`: it needs them exclusively. All of them are in one vertex of the type `within` ("": anywhere), of which the
+    request asks for `groups`.
     """
 
     name: str
@@ -37,8 +39,9 @@ class _Part(NamedTuple):
 
 
 def no_match(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, now: int, reserves: bool) -> str:
-    """Why a request that does not wait is given nothing at `now` nor, if it `reserves`, at a later time: that it can
-    never be met, or what is short.
+    """Why a request that does not wait gets no resources: it can never be met, or some are short.
+
+    It is for `now` or, if it `reserves`, also for a later time.
     """
     graph = scheduler.graph
     if request.duration > graph.end - now:
@@ -54,8 +57,9 @@ def no_match(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReque
 
 
 def while_down(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:
-    """Why a request that cannot be met has no room while nodes are down, drained or cordoned; "" if it has no room with
-    them, either. `failure` is why a search among the other nodes found nothing.
+    """Why a request has no room while nodes are down, drained or cordoned.
+
+    "" if it has no room with them, either. `failure` is why a search among the other nodes found nothing.
     """
     graph = scheduler.graph
     nodes = list(_eligible(scheduler, request))
@@ -75,7 +79,7 @@ def while_down(scheduler: Scheduler, request: JobRequest, failure: Failure | Non
 
 
 def at_the_front(scheduler: Scheduler, request: JobRequest, now: int) -> str:
-    """What is short at `now` for the first job of a queue where `shortage` says `PROMISED`: no job is before it."""
+    """The shortage at `now` for the first job of a queue if `shortage` returns `PROMISED`."""
     if request.sets:
         where = f"in one {request.within}" if request.within else "beside each other"
         return f"insufficient resources: its parts have no room {where} now"
@@ -83,8 +87,9 @@ def at_the_front(scheduler: Scheduler, request: JobRequest, now: int) -> str:
 
 
 def _failed(scheduler: Scheduler, request: JobRequest, now: int) -> str:
-    """Why a search at `now` fails; "" if it does not. Sums of amounts do not show what is taken whole, with what it has
-    that was not asked for.
+    """Why a search at `now` fails; "" if it does not fail.
+
+    A vertex that is taken whole includes resources that were not requested, which sums of amounts do not show.
     """
     matcher = scheduler.matcher(request, now)
     matcher.match(request.resources)
@@ -96,7 +101,7 @@ def _failed(scheduler: Scheduler, request: JobRequest, now: int) -> str:
 
 
 def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
-    """What is short at `now` for a pending job."""
+    """The shortage at `now` of a pending job."""
     if request.sets:
         return _shortage_of_sets(scheduler, request, now)
     graph, up = scheduler.graph, scheduler.graph.up
@@ -113,8 +118,7 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
         needs = request.needs
         places = {kind: place for place, kind in enumerate(kind for kind in needs if kind != "node")}
         if not where:
-            # The root has the sums. A type that the whole system has too few of comes before types that are only in
-            # use.
+            # The root has the sums. Types of which the whole system has too few come before types that are only in use.
             totals = graph.totals[graph.root]
             for kind, wanted in sorted(needs.items(), key=lambda need: totals.get(need[0], 0) >= need[1]):
                 have = scheduler.free(graph.root, kind, now) if kind in places else len(usable)
@@ -132,7 +136,7 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
 
 
 def _short_within(scheduler: Scheduler, usable: list[int], part: _Part, now: int) -> str:
-    """That too few vertices of the type `part.within` have room for all that has to be in one; "" if enough have."""
+    """A shortage of vertices of type `part.within` that have room for a whole group; "" for none."""
     if not part.within or part.idle:
         return ""
     graph, kinds = scheduler.graph, tuple(part.needs)
@@ -144,7 +148,7 @@ def _short_within(scheduler: Scheduler, usable: list[int], part: _Part, now: int
 
 
 def _too_narrow(graph: Graph, room: dict[int, int], part: _Part, how: str) -> str:
-    """The sentence for vertices that have `room` each where too few have enough; "" if enough have."""
+    """The reason if too few vertices, which have `room` each, have enough of it; "" if enough have."""
     if sum(one >= part.times for one in room.values()) >= part.groups:
         return ""
     best = max(room, key=lambda v: room[v], default=-1)
@@ -153,7 +157,7 @@ def _too_narrow(graph: Graph, room: dict[int, int], part: _Part, how: str) -> st
 
 
 def _by_ancestor(graph: Graph, nodes: Iterable[int], type: str) -> dict[int, list[int]]:
-    """Nodes by the vertex of a type that they are in."""
+    """Nodes by their ancestor of a type."""
     found: dict[int, list[int]] = {}
     for node in nodes:
         v = node
@@ -165,7 +169,7 @@ def _by_ancestor(graph: Graph, nodes: Iterable[int], type: str) -> dict[int, lis
 
 
 def _room(shapes: Iterable[tuple[Mapping[str, int], int]], part: _Part) -> int:
-    """How many nodes, slots or pods of a part fit on nodes; `shapes` are their amounts, each with a number of nodes."""
+    """The number of units of a part that fit. `shapes` are amounts of nodes, each with a number of nodes."""
     fits = 0
     for amounts, count in shapes:
         slots = [amounts.get(kind, 0) // n for kind, n in part.needs.items()]
@@ -174,13 +178,13 @@ def _room(shapes: Iterable[tuple[Mapping[str, int], int]], part: _Part) -> int:
 
 
 def _eligible(scheduler: Scheduler, request: JobRequest) -> Iterable[int]:
-    """The nodes that satisfy the constraint of a request, those that are down among them."""
+    """The nodes that satisfy the constraint of a request, including those that are down."""
     allowed = scheduler.allowed(request.constraint)
     return scheduler.graph.nodes() if allowed is None else allowed
 
 
 def _shortage_of_sets(scheduler: Scheduler, request: JobRequest, now: int) -> str:
-    """As `shortage`, for a request of several sets: what is short for one of them alone, or for all together."""
+    """As `shortage`, for a request of several sets: the shortage of one set, or of all together."""
     alone = (shortage(scheduler, one, now) for one in request.sets)
     short = next((one for one in alone if one is not PROMISED), "")
     if short:
@@ -217,19 +221,19 @@ def _written(amount: int, unit: str) -> str:
 
 
 def _all(graph: Graph, part: _Part) -> str:
-    """All of a part in words, as `2 slots of 1 core`."""
+    """All of a part as text, such as `2 slots of 1 core`."""
     return f"{part.times} {_each(graph, part, 's' if part.times > 1 else '')}"
 
 
 def _each(graph: Graph, part: _Part, plural: str = "") -> str:
-    """A part in words, as `slot of 2 core + 1 gpu` or `pod of cpu 2 + memory 4Gi`."""
+    """A part as text, such as `slot of 2 core + 1 gpu` or `pod of cpu 2 + memory 4Gi`."""
     amounts = ((kind, n, amount_of(graph, kind, n)) for kind, n in sorted(part.needs.items()) if kind != part.name)
     inside = " + ".join(f"{n} {kind}" if text == str(n) else f"{kind} {text}" for kind, n, text in amounts)
     return f"{part.name}{plural} of {inside}" if inside else f"{part.name}{plural}"
 
 
 def takes_whole_nodes(request: JobRequest, scheduler: Scheduler) -> bool:
-    """Whether a job shares its nodes with no other: it asks for that, or the match policy gives whole nodes only."""
+    """Whether a job gets whole nodes: it asks for them, or the match policy gives nothing else."""
     top: Request = request.resources[0]
     if top.is_slot and len(top.with_) == 1:
         return top.with_[0].type == "node"
@@ -254,20 +258,22 @@ def _part_of(top: Request, scheduler: Scheduler, is_whole: bool) -> _Part:
     if top.type == "node":
         return _Part("node", top.count.low, needs, is_whole)
     if top.is_slot:
-        # A slot for a pod takes one of the pods that a node may have.
+        # A slot for a pod takes one unit of a node's pool of pods.
         return _Part("pod" if needs.get("pod") == 1 else "slot", top.count.low, needs, False)
     return _Part(top.type, 0, {}, False)
 
 
 def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
-    """Why even an idle system could not run a job: for slots of cores and GPUs in flux-core's words, otherwise what
-    there is too little of, or the matcher's reason; then the part of the constraint that no node satisfies.
+    """Why even an idle system could not run a job.
+
+    For slots of cores and GPUs the text is flux-core's, otherwise it names the shortage or the matcher's reason. The
+    part of the constraint that no node satisfies follows.
     """
     return f"unsatisfiable request: {never(scheduler, jobspec, request, failure)}"
 
 
 def never(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
-    """As `refusal`, without the words before it."""
+    """As `refusal`, without its first words."""
     nobody = _nobody(scheduler, request)
     text = _refusal(scheduler, jobspec, request, failure, scheduler.allowed(request.constraint))
     return text if nobody in text else f"{text}; {nobody}"
@@ -317,7 +323,7 @@ def _refusal(
 
 
 def _lacks(scheduler: Scheduler, request: JobRequest) -> str:
-    """What all nodes that a request may use have too little of, those that are down among them; "" for nothing."""
+    """The shortage among all nodes that a request may use, including those that are down; "" for none."""
     for one in request.sets or (request,):
         why = _too_large(scheduler, one)
         if why:
@@ -333,7 +339,7 @@ def _lacks(scheduler: Scheduler, request: JobRequest) -> str:
 
 
 def _too_large(scheduler: Scheduler, request: JobRequest) -> str:
-    """Why no eligible node could have one node, slot or pod of a request, if it were idle; "" if one could."""
+    """Why no eligible node, even if idle, could hold one node, slot or pod of a request; "" if one could."""
     graph, part = scheduler.graph, _part(request, scheduler)
     shapes = [amounts for amounts, _ in census.held(graph, _eligible(scheduler, request))]
     if not shapes or not part.needs:
@@ -349,7 +355,7 @@ def _too_large(scheduler: Scheduler, request: JobRequest) -> str:
 
 
 def _too_many(scheduler: Scheduler, request: JobRequest) -> str:
-    """Why the eligible nodes have too little room for a request, if all were idle; "" if they have enough."""
+    """Why the eligible nodes, even if idle, have too little room for a request; "" if they have enough."""
     graph, part = scheduler.graph, _part(request, scheduler)
     nodes = list(_eligible(scheduler, request))
     if not nodes or not part.needs:
@@ -364,7 +370,7 @@ def _too_many(scheduler: Scheduler, request: JobRequest) -> str:
 
 
 def _reason(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:
-    """What the eligible nodes have too little of, why none is eligible, or the matcher's reason."""
+    """The shortage among the eligible nodes, why none is eligible, or the matcher's reason."""
     return (
         _lacks(scheduler, request)
         or _nobody(scheduler, request)
@@ -373,6 +379,6 @@ def _reason(scheduler: Scheduler, request: JobRequest, failure: Failure | None) 
 
 
 def _lacking(scheduler: Scheduler, request: JobRequest) -> list[tuple[str, int, int]]:
-    """The types that the whole system has too little of, each with the amounts that are asked for and there."""
+    """The types of which the whole system has too little, with the requested and existing amounts."""
     have = scheduler.graph.totals[scheduler.graph.root]
     return [(kind, n, have.get(kind, 0)) for kind, n in request.needs.items() if have.get(kind, 0) < n]

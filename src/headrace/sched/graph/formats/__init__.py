@@ -1,1 +1,1 @@
-"""What graphs are read from, and what graphs and allocations are written as."""
+"""Formats: graphs are read from them; graphs and allocations are written to them."""

@@ -1,4 +1,4 @@
-"""The whole graph as GraphML, Graphviz or JGF, for people and for other tools to look at."""
+"""The whole graph as GraphML, Graphviz or JGF, for people and other tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def graphml(graph: Graph) -> str:
 
 
 def _path(graph: Graph, v: int) -> str:
-    """The path of a vertex in the graph's own hierarchy, or else in one that has it."""
+    """The path of a vertex in the graph's own hierarchy, or else in another hierarchy that contains it."""
     return next((tree.path(v) for tree in (graph, *graph.others) if tree.has(v)), graph.path(v))
 
 

@@ -1,7 +1,7 @@
-"""Resource recipes in GraphML: a small graph that says how to make a large one.
+"""Resource recipes in GraphML: a small graph that describes how to generate a large one.
 
 A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are
-numbered. Edges are followed depth first, each for all its sources, which gives the vertices their numbers.
+numbered. Edges are followed depth first, each for all its sources, which determines the numbers of the vertices.
 
 A recipe may have one hierarchy for each of several subsystems. An edge may also associate existing vertices of the same
 or another hierarchy: nodes with the power distribution unit that feeds them, storage units of racks with one of the
@@ -51,9 +51,9 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
-    """Make the graph that a GraphML recipe describes, as the tree of a subsystem.
+    """The graph that a GraphML recipe describes, as the tree of a subsystem.
 
-    Raises GraphError saying what is wrong with the recipe.
+    Raises GraphError for an invalid recipe.
     """
     raw = text.encode() if isinstance(text, str) else text
     if b"<!ENTITY" in raw or b"<!DOCTYPE" in raw:
@@ -116,7 +116,7 @@ class _Maker:
         return self.whole.hierarchy(subsystem)
 
     def _follow(self, root: str, followed: set[str]) -> None:
-        """Make the vertices below a recipe node. Raises GraphError for an edge to vertices that exist already."""
+        """Create the vertices below a recipe node. Raises GraphError for an edge to existing vertices."""
         stack = list(reversed(self.out.get(root, ())))
         while stack:
             source, target, edge = stack.pop()
@@ -157,9 +157,9 @@ class _Maker:
             counts[owner] = count + scale
 
     def _associate(self, tree: Graph, source: str, target: str, edge: _Attributes, by_path: bool) -> None:
-        """Place existing vertices of a type below those of `source` as well: all of them, or (`by_path`) those whose
-        path
-        agrees up to some level.
+        """Place existing vertices of a type below those of `source`, too.
+
+        These are all of them or, with `by_path`, those whose path agrees up to some level.
         """
         of = edge.text("as_tgt_subsystem", DOMINANT)
         if of != DOMINANT and of not in self.whole.hierarchies:
@@ -179,9 +179,9 @@ class _Maker:
                     raise GraphError(f"{edge.where}: {source} is not in {of}, so that it has no path there")
                 mine = groups.get(_above(known, at, edge.number("as_src_uplvl", 1)), [])
             for v in mine:
-                again = tree.parent[v] >= 0
+                is_placed = tree.parent[v] >= 0
                 tree.place(v, at)
-                if again:
+                if is_placed:
                     # A vertex that is associated several times has the last path.
                     tree.set_path(v, f"{tree.path(at)}/{tree.name(v)}")
             associated.update(dict.fromkeys(mine))

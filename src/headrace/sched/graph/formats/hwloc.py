@@ -1,8 +1,8 @@
-"""Graphs from hwloc's XML (`lstopo --of xml`), version 1 or 2: a cluster of the one node that the XML describes.
+"""Graphs from hwloc's XML (`lstopo --of xml`), version 1 or 2: a cluster of the one node described.
 
-Fluxion loads the XML through hwloc, which changes the topology, and numbers what remains. This reader makes the same
-changes. Version 1 has memory between a machine and its cores; it becomes a leaf beside them, as in version 2. Caches
-and groups are removed where they contain the same as their parent or their only child. Disallowed processors are
+Fluxion loads the XML through hwloc, which changes the topology, and numbers the remaining objects. This reader makes
+the same changes. Version 1 has memory between a machine and its cores; it becomes a leaf beside them, as in version 2.
+Caches and groups are removed where they contain the same as their parent or their only child. Disallowed processors are
 removed, and then every object without children. Objects are numbered within their level, whatever the system's numbers.
 """
 
@@ -43,7 +43,10 @@ _MOST_LEVELS = 128
 
 
 class _Object:
-    """An object of a topology; `below` are its normal children, which make up levels, `memory` and `io` the others."""
+    """An object of a topology.
+
+    `below` are its normal children, which form levels; `memory` and `io` are the other children.
+    """
 
     __slots__ = ("above", "below", "depth", "firm", "index", "info", "io", "kind", "memory", "name", "number", "what")
 
@@ -85,8 +88,9 @@ def _number(attributes: dict[str, str], name: str, kind: str) -> int:
 
 
 def read(text: str | bytes, allow: Iterable[str] = ()) -> Graph:
-    """The graph of an hwloc topology, with the types in `allow` (none: all types). There, caches are named L1cache,
-    L2cache and L3cache. Raises GraphError.
+    """The graph of an hwloc topology, with the types in `allow` (none: all types). Raises GraphError.
+
+    In `allow`, caches are named L1cache, L2cache and L3cache.
     """
     try:
         document = hwloc.parse(text.encode() if isinstance(text, str) else text)
@@ -135,7 +139,10 @@ def _topology(document: ElementTree.Element) -> _Object:
 
 
 def _bits(text: str) -> int:
-    """A set of processors as hwloc writes it: words of 32 bits, highest first; `0xf...f` stands for all higher bits."""
+    """A set of processors in hwloc's notation.
+
+    It has words of 32 bits, highest first; `0xf...f` stands for all higher bits.
+    """
     words = text.split(",")
     try:
         if words[0] == "0xf...f":
@@ -181,8 +188,10 @@ def _pus(top: _Object) -> list[int]:
 
 
 def _move_memory(top: _Object) -> None:
-    """Make memory a leaf where, as in version 1, it contains other objects. Memory with all processors of its parent
-    stays there; other memory becomes a leaf of a new group, together with its contents.
+    """Make memory a leaf where, as in version 1, it contains other objects.
+
+    Memory with all processors of its parent stays there. Other memory becomes a leaf of a new group, together with its
+    contents.
     """
     for child in [*top.below, *top.memory]:
         _move_memory(child)
@@ -217,7 +226,7 @@ def _restrict(top: _Object, allowed: Callable[[int], bool]) -> None:
 
 
 def _levels(machine: _Object) -> list[list[_Object]]:
-    """The normal objects by level, from the machine down to the processors. A level has objects of one kind."""
+    """The normal objects by level, from the machine down to the processors, each level of one kind."""
     holds: dict[int, frozenset[tuple[str, str]]] = {}
 
     def note(top: _Object) -> frozenset[tuple[str, str]]:
@@ -252,9 +261,9 @@ def _levels(machine: _Object) -> list[list[_Object]]:
 
 
 def _merge(levels: list[list[_Object]]) -> list[list[_Object]]:
-    """Merge neighbouring levels whose objects correspond one to one, each lower object the only child of its upper one.
+    """Merge neighbouring levels of caches and groups whose objects correspond one to one.
 
-    Only levels of caches and groups are removed.
+    They correspond if each lower object is the only child of its upper one.
     """
     for i in range(len(levels) - 1, 0, -1):
         upper, lower = levels[i - 1], levels[i]

@@ -1,8 +1,8 @@
-"""Graphs in the JSON Graph Format as R's scheduling key carries it (RFC 20, RFC 40).
+"""Graphs in the JSON Graph Format, as in R's scheduling key (RFC 20, RFC 40).
 
-The reader uses typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of
-JSON. Fields that a vertex omits have defaults: its name is basename and id, its basename is its type, and its id is its
-number among the vertices, or for a node the number at the end of its name.
+The reader uses typed records and one pass over the vertices, because the graph of a large system is a hundred megabytes
+of JSON. Fields that a vertex omits have defaults: its name is basename and id, its basename is its type, and its id is
+its number among the vertices, or for a node the number at the end of its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.sched.graph.model import DOMINANT, Graph, GraphError
 # Fluxion's value of the key `writer` for a graph without the vertices below exclusive ones.
 SHORTHAND = "fluxion:jgf_shorthand"
 _DIGITS = re.compile(r"(\d+)$")
-# Relations that lead from a vertex down; in hierarchies that are not listed, every relation but "in" does.
+# Relations that lead down from a vertex. In unlisted hierarchies, every relation except "in" leads down.
 _DOWN = {"ibnet": "connected_down", "power": "supplies_to"}
 
 
@@ -89,9 +89,9 @@ def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], wher
 
 
 def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
-    """The graph of a JGF document (an object with `graph`), with all its hierarchies, as the tree of a subsystem.
+    """The graph of a JGF document (an object with `graph`), as the tree of a subsystem.
 
-    Raises GraphError with the place of the error.
+    It includes all hierarchies of the document. Raises GraphError with the place of the error.
     """
     try:
         body = _decode(text).graph
@@ -137,7 +137,7 @@ class Vertex(msgspec.Struct):
 
 
 class Part(NamedTuple):
-    """The part of a graph that a JGF document describes: the subsystem of its edges, and its vertices in order."""
+    """The part of a graph in a JGF document: the subsystem of its edges, and its vertices in order."""
 
     subsystem: str
     vertices: list[Vertex]
@@ -177,7 +177,7 @@ def _uniq(node: _Node) -> int:
 
 
 def _number(meta: _Metadata, uniq: int, key: str) -> int:
-    """The id of a vertex without one: for a node the number at the end of its name, otherwise its vertex number."""
+    """The id of a vertex without one: the number at the end of a node's name, else the vertex number."""
     digits = _DIGITS.search(meta.name) if meta.name and meta.type == "node" else None
     number = int(digits.group(1)) if digits else uniq
     if number >= 2**63:
@@ -186,7 +186,7 @@ def _number(meta: _Metadata, uniq: int, key: str) -> int:
 
 
 def _add(graph: Graph, node: _Node, key: str) -> int:
-    """Add a vertex; its number in the graph. Raises GraphError."""
+    """Add a vertex; returns its number in the graph. Raises GraphError."""
     meta = node.metadata
     uniq = _uniq(node)
     name, basename, number = meta.name, meta.basename, meta.id
@@ -223,7 +223,7 @@ def _add(graph: Graph, node: _Node, key: str) -> int:
 
 
 def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph:
-    """The graph of vertices and edges: with all hierarchies (`whole`) or with containment alone."""
+    """The graph of vertices and edges, with all hierarchies (`whole`) or only containment."""
     graph = Graph()
     index: dict[str, int] = {}
     for node in nodes:
@@ -247,7 +247,7 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph
             graph.edges.append((subsystem, relation, source, target))
             elsewhere.update((source, target))
     if not whole and elsewhere:
-        # Vertices that only other hierarchies have, such as a power panel, are left out.
+        # Vertices that only exist in other hierarchies, such as a power panel, are left out.
         outside = [v for v in elsewhere if graph.parent[v] < 0 and not graph.children[v]]
         graph = _without(graph, outside) if outside and len(outside) < len(graph) else graph
     graph.finish()
@@ -278,8 +278,9 @@ def _edge_kind(edge: _Edge) -> tuple[str, str]:
 
 
 def _leads_down(subsystem: str, relation: str) -> bool:
-    """Whether an edge of a hierarchy leads from a vertex down. An edge without a relation does; an edge that does not
-    states a relation that another edge states from above.
+    """Whether an edge of a hierarchy leads down from a vertex.
+
+    An edge without a relation leads down. An edge that leads up repeats a relation that another edge states from above.
     """
     return relation in ("", "contains", _DOWN[subsystem]) if subsystem in _DOWN else relation != "in"
 

@@ -1,4 +1,4 @@
-"""Graphs from a resource set, R version 1 (RFC 20): a cluster of nodes that directly contain their cores and GPUs.
+"""Graphs from a resource set, R version 1 (RFC 20): nodes that directly contain cores and GPUs.
 
 R may carry a graph in its scheduling key, which has more detail; `read` uses it only if asked to.
 """
@@ -29,7 +29,7 @@ class HostError(GraphError):
 
 
 class Entry(msgspec.Struct):
-    """One execution target of R: its rank, host, and the ids of its resources by type, in R's order."""
+    """An execution target of R: its rank, host, and the ids of its resources by type, in R's order."""
 
     rank: int
     host: str
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct):
 
 
 class ExecutionSet(msgspec.Struct):
-    """R's execution key: its targets in rank order of appearance, and when it starts and expires (0: no end)."""
+    """R's execution key: its targets in order of appearance, its start and its expiration (0: no end)."""
 
     entries: list[Entry]
     start: int

@@ -1,4 +1,4 @@
-"""Allocations as text for people and programs: `simple` trees, JGF, R version 1 in its variants.
+"""Allocations as text for people and programs: `simple` trees, JGF, and variants of R version 1.
 
 `write(name, ...)` finds a format by Fluxion's name for it. Every writer takes a graph and an allocation and returns
 text.
@@ -42,7 +42,7 @@ def _lines(graph: Graph, allocation: Allocation, exclusive: str, shared: str) ->
 
 
 def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | None = None) -> dict[str, Any]:
-    """The JGF metadata of a vertex, without default values, and without the status, which is not the job's."""
+    """The JGF metadata of a vertex without default values. The status is omitted: it is not the job's."""
     kind, basename, number = graph.type[v], graph.basename[v], graph.id[v]
     meta: dict[str, Any] = {"type": kind}
     if basename != kind:
@@ -100,8 +100,9 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 
 def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
-    """As graph_object, without the vertices below exclusive ones, which stand for them. `writer` names the shorthand if
-    anything was left out.
+    """As graph_object, but an exclusive vertex represents all vertices below it.
+
+    `writer` names the shorthand if anything was left out.
     """
     selection = allocation.selection
     found = graph_object(graph, allocation._replace(selection=selection.shortened()))
@@ -117,7 +118,7 @@ def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
     held = parts(allocation.selection)
-    # Ranks identify nodes here; the last of several nodes with the same rank stands for all.
+    # Ranks identify nodes here; the last of several nodes with the same rank represents all of them.
     by_rank = sorted({part.rank: part for part in held}.values())
     if by_rank and by_rank[0].rank < 0:
         return _rankless_object(graph, allocation, held)
@@ -137,7 +138,7 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 
 def _properties(graph: Graph, v: int) -> list[str]:
-    """The properties of a vertex for R: with their values, unless R's syntax does not allow these."""
+    """The properties of a vertex for R. Values are omitted if R's syntax does not allow them."""
     found = graph.properties.get(v)
     if not found:
         return []
@@ -145,7 +146,7 @@ def _properties(graph: Graph, v: int) -> list[str]:
 
 
 def _rankless_object(graph: Graph, allocation: Allocation, held: list[Part]) -> dict[str, Any]:
-    """The execution key for nodes without ranks, as in graphs of recipes and of hwloc: each is listed as rank -1."""
+    """The execution key for nodes without ranks, as in graphs of recipes and hwloc: each has rank -1."""
     groups: dict[tuple[int, int], list[Part]] = {}
     properties: dict[str, list[Part]] = {}
     for part in held:
@@ -196,7 +197,7 @@ def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
 
 
 def rlite(graph: Graph, allocation: Allocation) -> str:
-    """The list R_lite alone; nothing if the job has neither cores nor GPUs."""
+    """Only the list R_lite; "" if the job has neither cores nor GPUs."""
     found = execution_object(graph, allocation)["R_lite"]
     return _json(found) + "\n" if found else ""
 
