@@ -31,13 +31,12 @@ rm $HR_CLOCK; cat out
 """
 
 
-@pytest.mark.parametrize("scheduler", ["graph", "simple"])
 @pytest.mark.parametrize("shift", [-3600, 3600])
-def test_a_time_limit_is_counted_from_the_start_on(shift: int, scheduler: str, tmp_path: Path) -> None:
+def test_a_time_limit_is_counted_from_the_start_on(shift: int, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(_CLOCK)
     r = {"R_lite": [{"rank": "0", "children": {"core": "0-1"}}], "nodelist": ["n0"], "starttime": 0, "expiration": 0}
     (tmp_path / "R.json").write_text(json.dumps({"version": 1, "execution": r}))
-    conf = [f"--conf=resource.path={tmp_path}/R.json", "--conf=resource.noverify=true", f"-Ssched.module={scheduler}"]
+    conf = [f"--conf=resource.path={tmp_path}/R.json", "--conf=resource.noverify=true"]
     env = {"PYTHONPATH": str(tmp_path), "HR_CLOCK": str(tmp_path / "clock"), "SHIFT": str(shift)}
     done = start(*conf, _SCRIPT, cwd=str(tmp_path), **env)
     lines = done.out.splitlines()

@@ -81,18 +81,13 @@ def expected() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "modules",
     [
-        ["job-manager"],
-        ["job-list", "job-info", "job-ingest"],
-        ["sched-graph"],
-        ["sched-simple"],
-        ["resource"],
+        ["job-manager", "job-list", "job-info", "job-ingest"],
+        ["sched-graph", "resource", "heartbeat", "rexec", "cron"],
         ["kvs", "kvs-watch", "content"],
-        ["heartbeat", "rexec", "cron"],
     ],
 )
 def test_nothing_is_lost_when_a_module_is_loaded_again(modules: list[str], tmp_path: Path) -> None:
-    scheduler = "simple" if modules == ["sched-simple"] else "graph"
-    assert loaded(tmp_path, ["--test-size=2", f"-Ssched.module={scheduler}"], *modules) == expected()
+    assert loaded(tmp_path, ["--test-size=2"], *modules) == expected()
 
 
 def test_nor_in_an_instance_with_a_statedir(tmp_path: Path) -> None:
@@ -163,9 +158,8 @@ def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them(tmp_path: P
     ]
 
 
-@pytest.mark.parametrize("module", ["job-exec", "sched-graph", "sched-simple", "job-list", "job-ingest"])
+@pytest.mark.parametrize("module", ["job-exec", "sched-graph", "job-list", "job-ingest"])
 def test_a_partner_that_is_loaded_while_there_is_no_job_manager_begins_when_there_is_one(module: str) -> None:
-    scheduler = "simple" if module == "sched-simple" else "graph"
     done = script(
         f"""
         id=$(flux submit sleep inf); flux job wait-event $id start >/dev/null
@@ -173,8 +167,7 @@ def test_a_partner_that_is_loaded_while_there_is_no_job_manager_begins_when_ther
         flux run echo runs; flux jobs -no '{{status}}' $id
         flux cancel $id || true; flux job wait-event -q $id clean; flux jobs -no '{{status}}' $id
         flux dmesg | grep -cF .err || true
-        """,
-        f"-Ssched.module={scheduler}",
+        """
     )
     # Only its exec service takes a job along.
     told = ["FAILED", "FAILED"] if module == "job-exec" else ["RUN", "CANCELED"]
@@ -206,21 +199,20 @@ def test_what_a_job_manager_that_is_away_at_the_end_has_not_read_is_in_the_state
     assert script("flux jobs -ano '{status}'", option).out == "COMPLETED\n"
 
 
-@pytest.mark.parametrize("scheduler", ["graph", "simple"])
-def test_a_scheduler_hears_of_drains_from_a_resource_module_that_was_loaded_again(scheduler: str) -> None:
+def test_a_scheduler_hears_of_drains_from_a_resource_module_that_was_loaded_again() -> None:
     done = script(
         """
         flux resource drain 1; flux module reload resource; flux resource drain 0; flux resource undrain 1
         flux run sh -c 'flux getattr rank'
-        flux module remove resource; flux module remove sched-$1; flux module load resource; flux module load sched-$1
+        flux module remove resource; flux module remove sched-graph; flux module load resource
+        flux module load sched-graph
         flux run sh -c 'flux getattr rank'
         flux resource drain 1
         id=$(flux submit -N1 true); flux module reload resource
         flux resource undrain 0; flux job attach $id
         flux jobs -no '{ranks}' $id; flux dmesg | grep -c 'resource was unloaded' || true
-        """.replace("$1", scheduler),
+        """,
         "--test-size=2",
-        f"-Ssched.module={scheduler}",
     )
     assert (done.rc, done.out, done.left) == (0, "1\n1\n0\n0\n", []), done.err
 

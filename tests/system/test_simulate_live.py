@@ -9,34 +9,25 @@ import lockstep
 import pytest
 from instance import start
 
-# What is done first in an instance, and the shapes of jobs: sched-simple places them on other cores than the graph
-# does, so it is asked for single cores, of which it matters only how many are free.
-_GRAPH = "flux module remove sched-graph && flux module load sched-graph match-policy=first queue-policy="
-SCHEDULERS = {"simple": ("true ", "cores"), "graph": (_GRAPH, "cores,wide,nodes")}
+_LOAD = "flux module remove sched-graph && flux module load sched-graph match-policy=first queue-policy="
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "policy", "seed"),
+    ("policy", "seed"),
     [
-        ("simple", "fcfs", 1),
-        ("simple", "fcfs", 2),
-        ("graph", "fcfs", 3),
-        ("graph", "easy", 4),
-        ("graph", "easy", 5),
-        ("graph", "hybrid", 7),
-        ("graph", "hybrid", 10),
-        ("graph", "conservative", 8),
+        ("fcfs", 3),
+        ("easy", 4),
+        ("hybrid", 7),
         # Its first trace is one of those in which the hours count.
-        ("graph", "conservative", 6),
+        ("conservative", 6),
     ],
 )
-def test_jobs_start_in_the_order_that_was_simulated(scheduler: str, policy: str, seed: int) -> None:
-    prepare, shapes = SCHEDULERS[scheduler]
-    driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy} {shapes}"
+def test_jobs_start_in_the_order_that_was_simulated(policy: str, seed: int) -> None:
+    driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy} cores,wide,nodes"
     if policy == "hybrid":
         # Fewer than wait, or it would be conservative.
         policy, driver = f"{policy} policy-params=reservation-depth=4", f"{driver} 4"
-    done = start("--test-size=4", f"-Ssched.module={scheduler}", f"{prepare}{policy} && {driver}")
+    done = start("--test-size=4", f"{_LOAD}{policy} && {driver}")
     assert done.rc == 0, done.err
     orders = json.loads(done.out)
     assert orders["live"] == orders["simulated"], f"seed {seed}"

@@ -17,18 +17,16 @@ flux job wait-event -t10 $inherits resource-update >/dev/null
 later=$(flux submit sleep inf); flux job wait-event $later start >/dev/null
 for id in '' $inherits $own $later; do flux job timeleft $id; done | tr '\\n' ' ' >left; echo >>left
 flux update $own duration=30m && flux job timeleft $own >>left
-flux module remove sched-SCHED; flux module load sched-SCHED
+flux module remove sched-graph; flux module load sched-graph
 flux resource list -s allocated -no '{ncores}' >>left
 flux kvs get resource.R | grep -o '"expiration": *[0-9]*' | tr -d ' ' >>left
 """
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "reload"), [("graph", ""), ("simple", ""), ("graph", "flux module reload resource")]
-)
-def test_a_longer_time_reaches_the_instance_inside_and_its_jobs(scheduler: str, reload: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reload", ["", "flux module reload resource"])
+def test_a_longer_time_reaches_the_instance_inside_and_its_jobs(reload: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside.sh"
-    inside.write_text(_INSIDE.replace("SCHED", scheduler).replace("RELOAD", reload))
+    inside.write_text(_INSIDE.replace("RELOAD", reload))
     # Four cores of a made-up node: three jobs run at a time.
     script = (
         f"id=$(flux batch -N1 -n4 -t 10m {inside});"
@@ -38,7 +36,7 @@ def test_a_longer_time_reaches_the_instance_inside_and_its_jobs(scheduler: str, 
     r = {"execution": {"R_lite": [{"rank": "0", "children": {"core": "0-3"}}], "nodelist": ["n0"]}, "version": 1}
     r["execution"]["starttime"] = r["execution"]["expiration"] = 0.0  # type: ignore[index]
     (tmp_path / "R.json").write_text(json.dumps(r))
-    conf = [f"--conf=resource.path={tmp_path}/R.json", "--conf=resource.noverify=true", f"-Ssched.module={scheduler}"]
+    conf = [f"--conf=resource.path={tmp_path}/R.json", "--conf=resource.noverify=true"]
     done = start(*conf, script, cwd=str(tmp_path))
     assert (done.rc, done.left) == (0, []), done.out + done.err
     lines = (tmp_path / "left").read_text().splitlines()

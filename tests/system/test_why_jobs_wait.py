@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 from instance import start
 
 # A node of two cores, and a job for each way to wait.
@@ -30,8 +28,6 @@ flux cancel --all --quiet; flux queue drain
 _CONFIG = """
 [queues.batch]
 [queues.debug]
-[sched]
-module = "{}"
 [resource]
 path = "{}"
 noverify = true
@@ -47,10 +43,9 @@ _R = {
 }
 
 
-@pytest.mark.parametrize("scheduler", ["graph", "simple"])
-def test_each_way_to_wait_has_its_reason(scheduler: str, tmp_path: Path) -> None:
+def test_each_way_to_wait_has_its_reason(tmp_path: Path) -> None:
     (tmp_path / "R").write_text(json.dumps(_R))
-    (tmp_path / "c.toml").write_text(_CONFIG.format(scheduler, tmp_path / "R"))
+    (tmp_path / "c.toml").write_text(_CONFIG.format(tmp_path / "R"))
     done = start(f"--config-path={tmp_path}", f"flux queue start -a --quiet; {_JOBS}", cwd=str(tmp_path))
     assert done.rc == 0, done.err
     place, *lines = done.out.splitlines()
@@ -59,10 +54,7 @@ def test_each_way_to_wait_has_its_reason(scheduler: str, tmp_path: Path) -> None
     reasons, infos, alone = lines[:6], lines[6:12], lines[12:]
     assert len(alone) == 1 and alone[0].startswith("eta:")
     held = (tmp_path / "id5").read_text().strip()
-    short: Any = {
-        "graph": "insufficient resources: core x{} short ({} wanted, 0 free)",
-        "simple": "insufficient resources: need {1} core(s), 0 free",
-    }[scheduler]
+    short = "insufficient resources: core x{} short ({} wanted, 0 free)"
     assert reasons[1:] == [
         short.format(1, 1),
         short.format(2, 2) + "; behind 1 job",
