@@ -82,7 +82,7 @@ def test_grpc_on_the_live_graph(
     plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(certificate, key, client_ca))
     assert matching == [None, plain, full]
     assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
-    assert "argument --grpc: '127.0.0.1' is no HOST:PORT" in capsys.readouterr().err
+    assert "argument --grpc: '127.0.0.1' is not HOST:PORT" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc-queue", "zz"]) == 1
     assert "--grpc-queue needs --grpc" in capsys.readouterr().err
     tls = line.split()[-6:]
@@ -90,7 +90,7 @@ def test_grpc_on_the_live_graph(
     why = "--grpc-tls-cert and --grpc-tls-key and --grpc-client-ca: only with --grpc"
     assert why in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-queue", "X Y"]) == 2
-    assert "argument --grpc-queue: 'X Y' is no name" in capsys.readouterr().err
+    assert "argument --grpc-queue: 'X Y' is not a valid name" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
     assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 

@@ -1078,20 +1078,20 @@ def test_hpa_says_what_it_cannot_size(
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        ("hpa sample --max 0", 2, "'0' is no whole number from 1 to 100000"),
-        ("hpa sample --max 100001", 2, "'100001' is no whole number from 1 to 100000"),
-        ("hpa sample --min -1", 2, "'-1' is no whole number from 1 to 100000"),
+        ("hpa sample --max 0", 2, "'0' is not a whole number from 1 to 100000"),
+        ("hpa sample --max 100001", 2, "'100001' is not a whole number from 1 to 100000"),
+        ("hpa sample --min -1", 2, "'-1' is not a whole number from 1 to 100000"),
         ("hpa sample --min 5 --max 4", 1, "--min 5 is above --max 4"),
-        ("hpa sample --idle -1", 2, "'-1' is no whole number from 0 to 3600"),
-        ("hpa sample --idle 3601", 2, "'3601' is no whole number from 0 to 3600"),
+        ("hpa sample --idle -1", 2, "'-1' is not a whole number from 0 to 3600"),
+        ("hpa sample --idle 3601", 2, "'3601' is not a whole number from 0 to 3600"),
         ("hpa job/sample", 1, "job/sample is not a MiniCluster"),
         *(
-            (f"{command} {more}", 2, "'Bad_Name' is no name")
+            (f"{command} {more}", 2, "'Bad_Name' is not a valid name")
             for command in ("hpa", "logs", "status", "connect -n x")
             for more in ("Bad_Name", "--namespace Bad_Name x")
         ),
-        ("scale Bad_Name 1", 2, "'Bad_Name' is no name"),
-        ("status job/Bad_Name", 2, "'job/Bad_Name' is no name"),
+        ("scale Bad_Name 1", 2, "'Bad_Name' is not a valid name"),
+        ("status job/Bad_Name", 2, "'job/Bad_Name' is not a valid name"),
     ],
 )
 def test_options_are_looked_at_before_a_cluster_is_looked_for(
