@@ -1,4 +1,4 @@
-"""`flux config`: shows and changes the instance's configuration, and shows built-in values of this installation.
+"""`flux config`: shows and changes the instance's configuration, and shows built-in values.
 
 `set` and `unset` read the configuration, change one value and load the whole configuration again, so that a rejected
 value changes nothing.
@@ -108,7 +108,10 @@ def _configuration(path: str) -> Any:
 
 
 def _show(value: Any, kind: str, name: str) -> str:
-    """The value as text: strings as they are, fsd types as a duration, others as JSON. Raises CommandError."""
+    """The value as text: strings as they are, fsd types as a duration, others as JSON.
+
+    Raises CommandError.
+    """
     if kind.startswith("fsd"):
         from headrace.formats.spec import duration
 
@@ -221,7 +224,10 @@ def _load_changed(handle: Handle, conf: Dict[str, Any]) -> int:
 
 
 def _parent(conf: Dict[str, Any], name: str) -> Any:
-    """The table and key of a dotted name; missing tables are created. Raises CommandError if a parent is a value."""
+    """The table and key of a dotted name; missing tables are created.
+
+    Raises CommandError if a parent is a value.
+    """
     *path, key = name.split(".")
     if not all([*path, key]):
         raise CommandError(f"{name}: a name is KEY or TABLE.KEY")

@@ -1,4 +1,4 @@
-"""`headrace doctor`: checks whether Headrace can run on this machine, and the health of the current instance.
+"""`headrace doctor`: checks this machine and the current instance for problems.
 
 Each check prints one line: ok, note or problem, with what to do. The exit status is 1 if there is a problem.
 """

@@ -119,7 +119,10 @@ def _source(text: str, args: Namespace) -> List[str]:
 
 
 def _wait_for_stdin(seconds: str) -> None:
-    """Wait until standard input is readable or at its end. Raises CommandError after this number of seconds."""
+    """Wait until standard input is readable or at its end.
+
+    Raises CommandError after this number of seconds.
+    """
     if not seconds:
         return
     import select

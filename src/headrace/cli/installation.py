@@ -1,4 +1,4 @@
-"""`flux env`, `flux python` and `flux version`: this installation's environment, interpreter and versions."""
+"""`flux env`, `python` and `version`: this installation's environment, interpreter and versions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _python(argv: List[str]) -> int:
 
 
 def versions(exec_path: str) -> List[str]:
-    """The names `pythonX.Y` of the programs `flux-pythonX.Y` in the folders of a path list, without duplicates."""
+    """The names `pythonX.Y` of programs `flux-pythonX.Y` in a path list, without duplicates."""
     found: List[str] = []
     for folder in filter(None, exec_path.split(":")):
         try:

@@ -1,4 +1,4 @@
-"""The driver behind `flux` and `headrace`: finds and runs a command, and turns errors into a message and exit status.
+"""The driver behind `flux` and `headrace`: finds and runs a command, and reports its errors.
 
 Both names are one implementation. A command is a module of this package with `main(argv) -> int` and a PREFIX for its
 error lines. It is imported only when it is run, so that no command pays for the imports of another. A name that is not
@@ -120,7 +120,10 @@ _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
 
 
 def flux(argv: Optional[List[str]] = None) -> int:
-    """Run a command line and return its exit status. Without one, run this process's own and end the process."""
+    """Run a command line and return its exit status.
+
+    Without one, run this process's own and end the process.
+    """
     if argv is not None:
         return _run(list(argv))
     return _end(_run(sys.argv[1:]))
@@ -166,7 +169,7 @@ def _run(args: List[str]) -> int:
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
-    """Run a command line as `flux` does, but `--version` alone prints Headrace's version instead of Flux's."""
+    """Run a command line as `flux` does, but `--version` alone prints Headrace's version."""
     if (sys.argv[1:] if argv is None else argv) in (["-V"], ["--version"]):
         print(f"headrace {__version__}")
         return 0
@@ -249,7 +252,7 @@ def _text(exc: OSError, prefix: str) -> str:
 
 
 def _status(main: Callable[..., int], args: List[Any]) -> int:
-    """Run a command and return its status, also where argparse ends it with SystemExit (help, wrong arguments)."""
+    """Run a command and return its status, also if argparse ends it with SystemExit."""
     try:
         return int(main(*args))
     except SystemExit as exc:
@@ -259,7 +262,10 @@ def _status(main: Callable[..., int], args: List[Any]) -> int:
 
 
 def _be_interruptible() -> None:
-    """Restore the default action of SIGINT: a shell without job control starts `command &` with SIGINT ignored."""
+    """Restore the default action of SIGINT.
+
+    A shell without job control starts `command &` with SIGINT ignored.
+    """
     from headrace.formats.spec.stdlib_parts import signal
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -313,7 +319,7 @@ def _abandon_stdout() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that the caller closed on /dev/null, so that no socket or file gets their descriptors."""
+    """Open closed standard streams on /dev/null, so that no socket or file gets their descriptors."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
@@ -363,7 +369,7 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
 
 
 def _manual_page(topic: str) -> Optional[int]:
-    """Show the manual page of a command or topic with man(1) and return its status; None if there is no such page.
+    """Show the manual page of a topic with man(1) and return its status; None without such a page.
 
     With FLUX_IGNORE_NO_DOCS set it always returns None, so that the command's own help is shown.
     """
@@ -386,7 +392,10 @@ def _command_list() -> str:
 
 
 def _added_commands(pattern: str) -> str:
-    """Lines of the help from the files that match a shell pattern: JSON lists of category, command and description."""
+    """Lines of the help from the files that match a shell pattern.
+
+    Each file is a JSON list of objects with category, command and description.
+    """
     if not pattern:
         return ""
     import glob

@@ -1,4 +1,4 @@
-"""`flux modprobe run FILE`: runs a Python file that loads or removes modules and runs tasks (flux-modprobe(1)).
+"""`flux modprobe run FILE`: runs a Python file of module and task definitions (flux-modprobe(1)).
 
 The file imports `flux.modprobe`, which also has the code that runs it. This command starts the interpreter that finds
 both.

@@ -265,7 +265,10 @@ def _trace(argv: List[str]) -> int:
 
 
 def _traced(entry: Dict[str, Any], human: Optional[HumanTime], colored: bool) -> str:
-    """Format a message: `TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]`, and with --full a second line with the payload."""
+    """Format a message: `TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]`.
+
+    With --full, a second line has the payload.
+    """
     stamp = entry["timestamp"]
     when = human.show(stamp) if human is not None else f"{stamp:.6f}"
     status = f" {errno.errorcode.get(entry['errnum'], entry['errnum'])}" if entry.get("errnum") else ""

@@ -1,4 +1,4 @@
-"""`headrace operator`: runs the Kubernetes operator for MiniClusters, prints its manifests, uninstalls it."""
+"""`headrace operator`: runs the MiniCluster operator, prints its manifests, or uninstalls it."""
 
 from __future__ import annotations
 

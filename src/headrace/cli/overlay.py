@@ -185,7 +185,10 @@ _HIGHLIGHT, _RESET = "\033[01;34m", "\033[0m"
 
 
 class _Line:
-    """A line for a broker. `ghost`: its state is its ancestor's. `took`: round trip in ms, 0 if it was not queried."""
+    """A line for a broker. `ghost`: its state is its ancestor's.
+
+    `took`: round trip in ms, 0 if it was not queried.
+    """
 
     __slots__ = ("entry", "ghost", "rank", "stem", "took")
 

@@ -76,7 +76,7 @@ def _tell(line: str) -> None:
 
 
 def _directory(cluster: ForeignCluster, folder: str, ignored: list[str]) -> str:
-    """The job's working directory: the container's if it exists on this machine, otherwise the file's folder."""
+    """The job's working directory: the container's if it exists here, otherwise the file's folder."""
     from headrace.flux_jobs.read.running import working_dir
 
     wanted = os.path.join(folder, working_dir(cluster))

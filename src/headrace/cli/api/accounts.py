@@ -1,4 +1,7 @@
-"""`headrace api users` and `tokens`: read and change the user store. They also work while a service runs."""
+"""`headrace api users` and `tokens`: read and change the user store.
+
+They also work while a service runs.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def database(options: Any) -> str:
-    """The path of the store: `--database`, or the file in this instance's statedir. Raises ValueError, OSError."""
+    """The path of the store: `--database`, or the file in this instance's statedir.
+
+    Raises ValueError, OSError.
+    """
     if options.database:
         return os.path.abspath(str(options.database))
     from headrace.wire.client.handle import Handle

@@ -204,7 +204,10 @@ def _print_json(ready: Ready) -> None:
 
 
 def _urls(options: Any) -> int:
-    """Print the addresses of services, this instance's first. Raises OSError if there is none, or it is not up yet."""
+    """Print the addresses of services, this instance's first.
+
+    Raises OSError if there is none, or it is not up yet.
+    """
     from headrace.service import running
     from headrace.wire.client.transport import DEFAULT_URI
 

@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self._error_prog}: error: {message}\n")
 
     def _suggestion(self, words: str) -> str:
-        """A hint in parentheses with options similar to the first unknown one in `words`; "" if there are none."""
+        """A hint with options similar to the first unknown one in `words`, "" if there are none."""
         unknown = [word for word in words.split() if word[:2] == "--"]
         name = unknown[0][2:].partition("=")[0] if unknown else ""
         close = suggestions.similar(name, self._long_options()) if name else []
@@ -69,7 +69,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class BrokerParser(Parser):
-    """The parser of `flux start` and `flux broker`: errors, statuses and abbreviations as in the C commands."""
+    """The parser of `flux start` and `flux broker`.
+
+    Errors, exit statuses and abbreviations are as in the C commands.
+    """
 
     def __init__(self, command: str) -> None:
         super().__init__(
@@ -134,7 +137,9 @@ def port(text: str) -> int:
 
 
 def address(text: str) -> str:
-    """Check HOST:PORT, or :PORT for all of the machine's addresses; an IPv6 address as HOST is in brackets.
+    """Check HOST:PORT, or :PORT for all of the machine's addresses.
+
+    An IPv6 address as HOST is in brackets.
 
     "" is accepted, too. Raises ArgumentTypeError.
     """
@@ -178,7 +183,10 @@ def object_name(text: str) -> str:
 
 
 def optional_name(text: str) -> str:
-    """Check the name of a Kubernetes object (a subdomain of RFC 1123), or "" for none. Raises ArgumentTypeError."""
+    """Check the name of a Kubernetes object (a subdomain of RFC 1123), or "" for none.
+
+    Raises ArgumentTypeError.
+    """
     return text and _named(text, text)
 
 
@@ -202,7 +210,10 @@ def namespace(text: str) -> str:
 
 
 def queues_named(texts: List[str], known: Container[str]) -> List[str]:
-    """The queues of `--queue=NAME,...`, an option that may be repeated. Raises CommandError for an unknown queue."""
+    """The queues of `--queue=NAME,...`, an option that may be repeated.
+
+    Raises CommandError for an unknown queue.
+    """
     names = [name for text in texts for name in text.split(",")]
     for name in names:
         if name not in known:

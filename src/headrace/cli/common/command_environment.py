@@ -38,7 +38,7 @@ _ASKING = ("env", "python")
 
 
 def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
-    """Change `environ`, this process's environment, so that programs of `command` find this installation first."""
+    """Change this process's `environ`, so that programs of `command` find this installation first."""
     bindings_unasked = is_in_view() and command not in _ASKING
     if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
         here = os.path.dirname(os.path.abspath(sys.argv[0]))

@@ -1,4 +1,4 @@
-"""Options of programs that run as controllers in Kubernetes (`k8s.runtime.program`), and how to run one."""
+"""Options of programs that run as controllers in Kubernetes (`k8s.runtime.program`)."""
 
 from __future__ import annotations
 

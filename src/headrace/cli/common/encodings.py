@@ -1,4 +1,4 @@
-"""ASCII replacements for characters of Flux's output that the encoding of stdout or stderr does not have.
+"""ASCII replacements for characters that the encoding of stdout or stderr does not have.
 
 A command that has done its work must not fail because it cannot print an `ƒ`. Each character is replaced by one
 character, so that tables keep their columns.

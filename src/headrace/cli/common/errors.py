@@ -34,7 +34,10 @@ def missing_extra(what: str, extra: str, missing: ImportError) -> CommandError:
 
 
 def refusal(exc: OSError) -> str:
-    """The text of an error in the first family: with the errno for an error from a broker, without for a local one."""
+    """The text of an error in the first family.
+
+    An error from a broker has its errno, a local one does not.
+    """
     if exc.filename is None and exc.errno not in _OF_THE_MACHINE:
         return str(exc)
     from headrace.formats.spec.os_error import text_of

@@ -1,4 +1,6 @@
-"""Option parsing of the commands that Flux writes in C: usage on stderr, `unrecognized option`, exit status 1.
+"""Option parsing of the commands that Flux writes in C.
+
+Their errors are a usage on stderr, or `unrecognized option`, and exit status 1.
 
 These commands are called in shell loops and must start quickly, so they do not import argparse. Options may come
 between operands (GNU style), unless `stop_early` is set because the rest of the line is another command. A long option
@@ -60,7 +62,10 @@ class Options:
             ) from None
 
     def get_size(self, name: str, default: int) -> int:
-        """The last value as a number of bytes; K, M and G after it stand for powers of 1024. Raises CommandError."""
+        """The last value as a number of bytes; K, M and G after it stand for powers of 1024.
+
+        Raises CommandError.
+        """
         text = self.get(name)
         if not text:
             return default
@@ -184,7 +189,10 @@ class ExactCommand(Command):
 
 
 def dispatch(prog: str, argv: Sequence[str], table: Mapping[str, Tuple[str, object]]) -> Tuple[str, List[str]]:
-    """The subcommand in `argv` and its arguments. Without a valid one, print the subcommands and exit with status 1."""
+    """The subcommand in `argv` and its arguments.
+
+    Without a valid one, print the subcommands and exit with status 1.
+    """
     if argv and argv[0] in table:
         return argv[0], list(argv[1:])
     asked = bool(argv) and argv[0] in ("-h", "--help")

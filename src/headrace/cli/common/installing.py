@@ -1,4 +1,4 @@
-"""Shared parts of commands that install a program on Kubernetes or remove it: removal, a notice about images."""
+"""Shared parts of commands that install a program on Kubernetes or remove it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def _summary(removal: Removal, late: str) -> Dict[str, Any]:
 
 
 def notice_unpublished(*options: str) -> None:
-    """Write a notice to standard error if this version is not a release, so that its default images do not exist.
+    """Write a notice to standard error if this version is not a release.
+
+    The default images of such a version are not published.
 
     `options` are the image options that were not given (`--image`); without any, nothing is written.
     """

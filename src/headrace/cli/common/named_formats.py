@@ -26,7 +26,10 @@ _GET_CONFIG = "get-config="
 
 
 class Formats:
-    """The named formats of a command: `program` is its name, `group` the subcommand, `groups` all subcommands."""
+    """The named formats of a command.
+
+    `program` is the command's name, `group` the subcommand, `groups` are all subcommands.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Formats:
         self.groups = groups
 
     def resolve(self, text: str, fields: Container[str] = ()) -> Optional[str]:
-        """The format string of `-o text`; None if `text` asks for help or a configuration, which is then printed.
+        """The format string of `-o text`; None if `text` asks for output, which is then printed.
 
         Raises FormatError for an unknown name (with a hint if it looks like `fields` without braces), and CommandError
         for an error in a file.
@@ -147,7 +150,10 @@ def _help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, 
 
 
 def refused(exc: FormatError) -> CommandError:
-    """The error for a wrong `-o`. Only at a terminal it lists all fields: scripts compare stderr with Flux's."""
+    """The error for a wrong `-o`.
+
+    Only at a terminal it lists all fields: scripts compare stderr with Flux's.
+    """
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     return CommandError(f"{exc}{exc.known if on_terminal else ''}")
 

@@ -32,7 +32,10 @@ class Arguments:
 
 
 class QuickParser:
-    """Parses simple command lines; `full` makes the argparse parser that gets the same options for all other lines."""
+    """Parses simple command lines without argparse.
+
+    `full` makes the argparse parser that gets the same options and parses all other lines.
+    """
 
     def __init__(self, full: Callable[[], Parser]) -> None:
         self._full = full
@@ -114,7 +117,10 @@ def _end_of_words(argv: List[str], index: int) -> int:
 
 
 def _take(options: Dict[str, Option], values: Dict[str, Any], argv: List[str], index: int) -> int:
-    """Parse the option at `index`; returns the index of the next word. Raises LookupError, ValueError, _NotPlain."""
+    """Parse the option at `index`; returns the index of the next word.
+
+    Raises LookupError, ValueError, _NotPlain.
+    """
     word = argv[index]
     text: Optional[str]
     if word[:2] == "--":

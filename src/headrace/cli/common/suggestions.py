@@ -14,7 +14,7 @@ _SHORT, _FEW, _MANY = 6, 2, 3
 
 
 def similar(name: str, commands: Iterable[str]) -> List[str]:
-    """At most three commands, sorted: those that start with `name`, otherwise those with the smallest distance."""
+    """At most three sorted commands that start with `name`, otherwise those with the smallest distance."""
     known = sorted(set(commands))
     begun = [command for command in known if command.startswith(name)]
     if begun:

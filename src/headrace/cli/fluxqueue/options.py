@@ -1,4 +1,4 @@
-"""Options of several `headrace fluxqueue` commands: the database with the history, and TLS of the gRPC services."""
+"""Options of several `headrace fluxqueue` commands: the history's database, and TLS of gRPC."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def _check_certificates(pem: bytes, where: str) -> None:
 
 
 def _check_pair(certificate: bytes, key: bytes, cert_option: str, key_option: str) -> None:
-    """Raise CommandError if the key does not fit the certificate; the last two arguments name options and files."""
+    """Raise CommandError if the key does not fit the certificate.
+
+    The last two arguments name the options and files.
+    """
     import ssl
 
     try:
@@ -118,7 +121,10 @@ def _check_pair(certificate: bytes, key: bytes, cert_option: str, key_option: st
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Yield the path of a file in memory: the ssl module reads keys from files only, and no disk gets the key."""
+    """Yield the path of a file in memory.
+
+    The ssl module reads keys from files only, and the key must not be written to a disk.
+    """
     with os.fdopen(os.memfd_create("headrace-tls"), "wb") as file:
         file.write(content)
         file.flush()

@@ -1,4 +1,4 @@
-"""Splits the command line of `flux start` into its own and the broker's options, and finds the broker program.
+"""Splits the command line of `flux start` into its own options and the broker's.
 
 The broker gets the options in `--broker-opts` and the words of the initial program as one command line and parses them
 together: `flux start -o --config DIR ls` gives it the option `--config DIR` and the program `ls`.

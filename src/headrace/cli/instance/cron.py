@@ -119,7 +119,10 @@ def _tab(argv: List[str]) -> None:
 
 
 def _crontab(lines: Any) -> Iterator[Tuple[Dict[str, str], str]]:
-    """The calendar fields and the command of each line; comments and empty lines are skipped. Raises CommandError."""
+    """The calendar fields and the command of each line; comments and empty lines are skipped.
+
+    Raises CommandError.
+    """
     for number, line in enumerate(lines, 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         if not text:

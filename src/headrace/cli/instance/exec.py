@@ -286,7 +286,7 @@ class _Exec:
         return first + text[:-1].replace(b"\n", b"\n" + label) + text[-1:]
 
     def _write_rest(self, rank: int) -> None:
-        """Write incomplete lines of a rank whose streams ended without EOF, for example because its broker is lost."""
+        """Write incomplete lines of a rank whose streams ended without EOF, such as of a lost broker."""
         for stream in ("stdout", "stderr"):
             if (rank, stream) in self._lines:
                 self._output(rank, {"stream": stream, "eof": True})

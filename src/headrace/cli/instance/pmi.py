@@ -98,7 +98,9 @@ def _exchange(client: Client, number: int) -> None:
 
 
 class Client:
-    """A PMI-1 client on the descriptor in PMI_FD, initialized. With `trace`, each operation is reported on stderr.
+    """A PMI-1 client on the descriptor in PMI_FD, initialized.
+
+    With `trace`, each operation is reported on stderr.
 
     Raises CommandError if there is no server, or if the server reports an error.
     """

@@ -1,4 +1,4 @@
-"""`flux relay PATH`: copies bytes between stdin, stdout and a broker's socket, at the remote end of ssh URIs."""
+"""`flux relay PATH`: copies bytes between stdin, stdout and a broker's socket (for ssh URIs)."""
 
 from __future__ import annotations
 

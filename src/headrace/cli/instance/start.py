@@ -232,7 +232,7 @@ def _system_configuration() -> str:
 
 
 def _take_broker_opts(options: Namespace) -> int:
-    """Parse `--broker-opts` and the command as a command line of the broker, and merge its options into `options`.
+    """Parse `--broker-opts` and the command as the broker does, and merge the options into `options`.
 
     Returns the number of `-v` in it, which is separate from the `-v` of `flux start` itself.
     """
@@ -255,9 +255,9 @@ def _take_broker_opts(options: Namespace) -> int:
 
 
 def _recover(options: Namespace) -> List[str]:
-    """Set the options of `--recovery=STATEDIR` and return the broker's options for it. Raises CommandError.
+    """Set the options of `--recovery=STATEDIR` and return the broker's options for it.
 
-    It starts one broker with the state of an earlier instance, whose resources stay offline.
+    It starts one broker with the state of an earlier instance, whose resources stay offline. Raises CommandError.
     """
     if not os.path.isdir(options.recovery):
         raise CommandError(f"--recovery: {options.recovery}: not the state directory of an instance")

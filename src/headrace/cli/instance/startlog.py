@@ -1,4 +1,4 @@
-"""`flux startlog`: lists the instance's starts, how long each run lasted, and runs without a clean shutdown."""
+"""`flux startlog`: lists when the instance was started, how long it ran, and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flux uptime`: the instance's state, age, owner, depth and size, with drained nodes and stopped queues."""
+"""`flux uptime`: the instance's state, age, owner, depth and size, and nodes and queues out of use."""
 
 from __future__ import annotations
 

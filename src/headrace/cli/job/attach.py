@@ -1,4 +1,4 @@
-"""Follows a job to its end: output, input, exceptions and the exit status, for `flux run` and `flux job attach`.
+"""Follows a job to its end, for `flux run` and `flux job attach`.
 
 Three eventlogs are watched at once: the job's own, the execution system's (RFC 50), which names the shell's service,
 and the output (RFC 24). Standard input is sent to the shell's service. In whatever order the eventlogs end, the status
@@ -384,7 +384,7 @@ class Attach:
         return answered
 
     def _stdin_refusal(self, exc: OSError) -> None:
-        """Report soon that the job does not accept standard input, unless its eventlogs show that it has ended.
+        """Report soon that the job does not accept standard input, unless it has ended by then.
 
         If the whole service is gone, the job has certainly ended.
         """
@@ -464,7 +464,10 @@ def _ignore_errors(call: Rpc) -> None:
 
 
 def ending(status: int) -> str:
-    """The text for a wait status that is not zero. The shell exits with 128 plus the signal that ended its task."""
+    """The text for a wait status that is not zero.
+
+    The shell exits with 128 plus the signal that ended its task.
+    """
     if os.WIFSIGNALED(status):
         return f"job shell {strsignal(os.WTERMSIG(status))}"
     code = os.WEXITSTATUS(status)

@@ -89,14 +89,20 @@ def _query(args: Namespace) -> Query:
 
 
 def _check_rights(handle: Handle, query: Query) -> None:
-    """Let the job manager check the right to cancel these users' jobs, also if there are none. Raises OSError."""
+    """Let the job manager check the right to cancel these users' jobs, also if there are none.
+
+    Raises OSError.
+    """
     userids = [clause["userid"][0] for clause in query.clauses if "userid" in clause]
     request = {"dry_run": True, "userid": userids[0] if userids else USERID_UNKNOWN, "states": query.states}
     handle.rpc("job-manager.raiseall", {**request, "severity": FATAL, "type": CANCEL}).get()
 
 
 def _cancel(handle: Handle, ids: List[int], note: str, listed: bool) -> Tuple[int, int]:
-    """Cancel jobs; returns the numbers of canceled jobs and errors. If `listed`, a job that has ended is neither."""
+    """Cancel jobs; returns the numbers of canceled jobs and errors.
+
+    If `listed`, a job that has ended is neither.
+    """
     request: Dict[str, Any] = {"type": CANCEL, "severity": FATAL}
     if note:
         request["note"] = note

@@ -1,4 +1,4 @@
-"""`flux job kill`, `raise`, `urgency`, `memo`, `purge`, `submit` and the old `cancel`: requests to the job manager."""
+"""`flux job kill`, `raise`, `urgency`, `memo`, `purge`, `submit`, `cancel`: job manager requests."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def raise_(argv: List[str]) -> int:
 
 
 def _is_id(text: str) -> bool:
-    """True if an operand after the first is another job id: plain words and small numbers belong to the note.
+    """True if an operand after the first is another job id, and not a word of the note.
 
     A lowercase word such as "foo" counts as a word, although it could be a job id in ASCII. Few job ids have neither
     digits nor capitals.

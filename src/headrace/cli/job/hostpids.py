@@ -57,7 +57,10 @@ def hostpids(argv: List[str]) -> int:
 
 
 def event_of(handle: Handle, job: int, text: str, log: str, name: str) -> Any:
-    """The context of an event of a running job. Raises CommandError if the job does not run or has no such event."""
+    """The context of an event of a running job.
+
+    Raises CommandError if the job does not run or has no such event.
+    """
     call = handle.stream("job-info.eventlog-watch", {"id": job, "path": log, "flags": 0})
     try:
         # The watch sends existing events first and then waits for more. Only a running job may be waited for.

@@ -75,7 +75,10 @@ def last(argv: List[str]) -> int:
 
 
 def _history(handle: Handle, text: str) -> List[int]:
-    """A slice of the user's jobs, newest first, from the job manager's history, or from job-list if it has none."""
+    """A slice of the user's jobs, newest first.
+
+    It is from the job manager's history, or from job-list if the job manager has no such request.
+    """
     try:
         return list(handle.rpc("job-manager.history.get", {"slice": text}).get()["jobs"])
     except OSError as exc:

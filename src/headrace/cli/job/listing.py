@@ -66,7 +66,7 @@ def _query(options: Options) -> Query:
 
 
 def _for_programs() -> None:
-    """Raise CommandError at a terminal: the listings are JSON for programs, a user wants `flux jobs` instead."""
+    """Raise CommandError at a terminal: the listings are JSON for programs, users want `flux jobs`."""
     if sys.stdout.isatty():
         raise CommandError("This is not the command you are looking for. Try flux-jobs(1).")
 

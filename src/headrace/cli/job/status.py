@@ -1,4 +1,4 @@
-"""`flux job status`, `flux job wait` and `flux job timeleft`: how a job ended, or how long it may still run."""
+"""`flux job status`, `wait` and `timeleft`: how a job ended, or how long it may still run."""
 
 from __future__ import annotations
 
@@ -179,7 +179,10 @@ def _instance_expiration(handle: Handle) -> float:
 
 
 def _job_expiration(handle: Handle, job: int, text: str) -> float:
-    """When the job expires, seconds since the epoch; 0 without a limit. Raises CommandError if it has not started."""
+    """When the job expires, seconds since the epoch; 0 without a limit.
+
+    Raises CommandError if it has not started.
+    """
     attrs = ["state", "expiration"]
     try:
         found = handle.rpc("job-list.list-id", {"id": job, "attrs": attrs}).get()["job"]

@@ -76,7 +76,10 @@ class StatusLine:
         self._handle.rpc("job-list.list-id", {"id": self._job, "attrs": ["queue"]}).then(of_job)
 
     def event(self, name: str) -> bool:
-        """Update the line for an event of the job. Returns True, and closes the line, if the job is not pending now."""
+        """Update the line for an event of the job.
+
+        Returns True, and closes the line, if the job is not pending now.
+        """
         self._text = _AFTER.get(name, self._text)
         if self._shown:
             self._look()

@@ -34,7 +34,7 @@ _LOST = (errno.ENOSYS, errno.EHOSTUNREACH, errno.ENOENT)
 
 
 class TerminalLink:
-    """Attaches file descriptors 0 and 1 to pty service `topic` on broker `nodeid` until the job ends or `~.`.
+    """Attaches stdin and stdout to pty service `topic` on broker `nodeid`, until the job ends or `~.`.
 
     `settled(joined)` is called once it is known whether attaching succeeded, `detached` when the user detaches. Call
     `close()` to restore the mode of the user's terminal.
@@ -113,7 +113,10 @@ class TerminalLink:
             self.close()
 
     def _input(self, _revents: int) -> None:
-        """Send a portion of input that is not from a terminal. The next one is read after the response to this."""
+        """Send a portion of input that is not from a terminal.
+
+        The next one is read after the response to this.
+        """
         try:
             data = os.read(0, _CHUNK)
         except OSError:

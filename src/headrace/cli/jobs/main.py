@@ -175,7 +175,7 @@ def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
 
 
 def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
-    """The jobs to list, with `attrs` of each: the JOBID arguments, or without any the jobs that the filters select.
+    """The jobs to list, with `attrs` of each: the JOBIDs, or without any those the filters select.
 
     Filters given with JOBIDs are ignored with a warning. An unknown JOBID is reported and left out.
     """
@@ -238,7 +238,10 @@ def _sort_keys(text: str) -> List[str]:
 
 
 def _sort(jobs: List[JobInfo], text: str) -> None:
-    """Sort by the keys, the first being the most significant. Jobs without a value come first, as an empty text."""
+    """Sort by the keys, the first being the most significant.
+
+    Jobs without a value come first, as an empty text.
+    """
     for key in reversed([key for key in (text or "").split(",") if key]):
         name = key.lstrip("-")
         numeric = all(isinstance(job.get(name), (int, float)) for job in jobs)
@@ -290,7 +293,9 @@ def _cut(line: str, width: Optional[int]) -> str:
 
 
 def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
-    """Connect to the instance that a running job is. Returns None for other jobs, and if the connection fails.
+    """Connect to the instance that a running job is.
+
+    Returns None for other jobs, and if the connection fails.
 
     `heading` is printed before the connection attempt. A failure is reported on standard error. Instances of other
     users are tried only with --recurse-all.
@@ -324,7 +329,10 @@ def _below(job: JobInfo, args: Namespace) -> Namespace:
 
 
 def _recurse(job: JobInfo, args: Namespace) -> None:
-    """List the jobs of the instance that this job runs, under a heading. An unreachable instance is skipped."""
+    """List the jobs of the instance that this job runs, under a heading.
+
+    An unreachable instance is skipped.
+    """
     heading = f"\n{args.path}{job.get('id.f58')}:\n"
     handle = _open_instance(job, args, heading)
     if handle is None:

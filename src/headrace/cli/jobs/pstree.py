@@ -50,7 +50,7 @@ _WIDTH = 132
 
 
 class Node:
-    """A job in the tree: details, label, the nodes below it, and the number of identical jobs it stands for."""
+    """A job in the tree: details, label, nodes below it, and the number of identical jobs."""
 
     __slots__ = ("below", "count", "details", "label")
 
@@ -194,7 +194,10 @@ class _Tree:
         node.add(nodes, self._combine)
 
     def _below(self, node: Node, uri: str, level: int, skip_root: bool) -> None:
-        """Add the jobs of another instance. An instance that has ended, or that accepts only its owner, is skipped."""
+        """Add the jobs of another instance.
+
+        An instance that has ended, or that accepts only its owner, is skipped.
+        """
         if level > self._level:
             return
         try:
@@ -228,7 +231,7 @@ class _Root(JobInfo):
 
 
 def _own_job(handle: Handle) -> JobInfo:
-    """This instance as a job: its job in the parent instance, or a job with values from this instance's attributes."""
+    """This instance as a job: its job in the parent instance, or values from its own attributes."""
     size = int(handle.attr_get("size"))
     ranks = f"0-{size - 1}"
     try:

@@ -52,7 +52,7 @@ def wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]
 
 
 def refused(call: str, exc: OSError) -> CommandError:
-    """The text of Flux's function `call` for an error, with the broker's own text in parentheses if it says more."""
+    """The text of Flux's function `call` for an error, with the broker's own text in parentheses."""
     plain = os.strerror(exc.errno or 0)
     more = f" ({exc.strerror})" if exc.strerror and exc.strerror != plain else ""
     return CommandError(f"{call}: {plain}{more}")

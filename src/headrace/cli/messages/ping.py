@@ -98,7 +98,10 @@ def _target(handle: Handle, text: str) -> Tuple[int, str, str]:
 
 
 def _node(handle: Handle, text: str) -> Tuple[Optional[int], str]:
-    """The nodeid of `any`, `upstream`, a host or a number (None for any other text), and a host's rank to show."""
+    """The nodeid of `any`, `upstream`, a host or a number, and the rank to show for a host.
+
+    The nodeid of any other text is None.
+    """
     if text == "any":
         return NODEID_ANY, ""
     if text == "upstream":

@@ -1,4 +1,4 @@
-"""`headrace mini apply FILE`: applies a MiniCluster file to Kubernetes and shows progress until its job runs."""
+"""`headrace mini apply FILE`: applies a MiniCluster file to Kubernetes and shows its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the file of a MiniCluster, Job, JobSet or TrainJob on the command line, and reports errors in it."""
+"""Reads the file of a MiniCluster, Job, JobSet or TrainJob and reports errors in it."""
 
 from __future__ import annotations
 

@@ -27,13 +27,19 @@ def add_cluster(parser: Parser) -> None:
 
 
 def add_name(parser: Parser, with_kinds: bool = False) -> None:
-    """Add the argument NAME. With `with_kinds` it may also be a labelled Job, or the object that owns such Jobs."""
+    """Add the argument NAME.
+
+    With `with_kinds` it may also be a labelled Job, or the object that owns such Jobs.
+    """
     others = f", or {OTHERS}" if with_kinds else ""
     parser.add_argument("name", type=object_name, metavar="NAME", help=f"Name of the MiniCluster{others}")
 
 
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:
-    """Run `act(api, namespace)` with a connection to the chosen cluster, return its status. Raises CommandError."""
+    """Run `act(api, namespace)` with a connection to the chosen cluster, return its status.
+
+    Raises CommandError.
+    """
     try:
         import aiohttp  # noqa: F401 - only whether it is installed
     except ImportError as exc:
@@ -69,7 +75,7 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 async def follow_until(
     api: Api, cluster: Dict[str, Any], phases: Container[str], say: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Wait until the cluster is in one of `phases` and return it; `say` gets a line for each change until then.
+    """Wait until the cluster is in one of `phases` and return it; `say` gets a line per change.
 
     Raises CommandError if the cluster is deleted, ApiError.
     """

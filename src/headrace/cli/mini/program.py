@@ -1,4 +1,4 @@
-"""The program's name in usage, hints and errors: `headrace mini`, or `kubectl minicluster` as a plugin."""
+"""The program's name in usage and errors: `headrace mini`, or `kubectl minicluster` as a plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace mini run FILE`: runs a MiniCluster file with brokers on this machine and prints how long each part took."""
+"""`headrace mini run FILE`: runs a MiniCluster file with brokers on this machine."""
 
 from __future__ import annotations
 

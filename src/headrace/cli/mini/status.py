@@ -1,4 +1,4 @@
-"""`headrace mini status [NAME]`: a table of MiniClusters and labelled Jobs on Kubernetes, or the details of one."""
+"""`headrace mini status [NAME]`: shows MiniClusters and labelled Jobs, or the details of one."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class ProxyRouter:
 
 
 def _text(msg: Message, key: str) -> str | None:
-    """The string `key` of a request's body; None for a wrong request, for which the broker returns the error."""
+    """The string `key` of a request's body; None for a wrong request, which the broker will reject."""
     try:
         found = (msg.obj or {}).get(key)
     except MessageError:

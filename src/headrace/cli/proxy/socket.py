@@ -125,7 +125,7 @@ class MessageStream:
 
 
 class Listener:
-    """Listens at `path` for clients of the same user, and calls `accepted(sock)` after the greeting (RFC 3).
+    """Listens at `path` and calls `accepted(sock)` for clients of the same user, once greeted (RFC 3).
 
     Clients of other users get the errno EPERM as the greeting.
     """

@@ -55,7 +55,10 @@ _DEFAULTS = ("defaults", "system")
 
 
 class _Queue:
-    """A queue's configuration, status and resources. With `capped`, a missing size limit is shown as its resources."""
+    """A queue's configuration, status and resources.
+
+    With `capped`, a missing size limit is shown as its resources.
+    """
 
     def __init__(
         self, name: str, config: Any, status: Any, resources: SchedulerResources, colored: bool, capped: bool

@@ -111,7 +111,7 @@ def list_resources(args: Namespace) -> int:
 
 
 def _by_properties(found: ResourceSet, unseen: List[str]) -> List[ResourceSet]:
-    """Split a set by the combinations of properties that its nodes have; properties in `unseen` are ignored."""
+    """Split a set by the combinations of its nodes' properties; properties in `unseen` are ignored."""
     combinations: Dict[Tuple[str, ...], Idset] = {}
     shown = [name for name in sorted(found.properties) if name not in unseen]
     for rank in found.ranks:
@@ -143,7 +143,10 @@ def R(args: Namespace) -> int:
 
 
 def given_on_stdin() -> Given:
-    """The answer of the resource module, read from standard input as JSON; empty input is {}. Raises CommandError."""
+    """The answer of the resource module, read from standard input as JSON; empty input is {}.
+
+    Raises CommandError.
+    """
     import json
     import sys
 

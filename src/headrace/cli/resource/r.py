@@ -80,7 +80,10 @@ def main(argv: List[str]) -> int:
 
 
 def _read(least: int = 1) -> List[ResourceSet]:
-    """All sets on standard input. Raises CommandError if there are fewer than `least`, or one cannot be read."""
+    """All sets on standard input.
+
+    Raises CommandError if there are fewer than `least`, or one cannot be read.
+    """
     text = sys.stdin.read()
     found: List[ResourceSet] = []
     decoder = json.JSONDecoder()

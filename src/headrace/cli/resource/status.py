@@ -1,4 +1,4 @@
-"""`flux resource status`, and `flux resource drain` without targets: the state of nodes and the reasons of drains."""
+"""`flux resource status` and `drain` without targets: states of nodes, reasons of drains."""
 
 from __future__ import annotations
 
@@ -194,7 +194,10 @@ def _joined(layout: Format, lines: List[_Line]) -> List[_Line]:
 
 
 def _asked(text: Any) -> Tuple[List[str], List[bool]]:
-    """The states of `--states`, and for up whether to show True, False or both. `online` and `offline` set only up."""
+    """The states of `--states`, and for up whether to show True, False or both.
+
+    `online` and `offline` set only up.
+    """
     states: List[str] = []
     ups: List[bool] = []
     for name in text.split(",") if text else []:

@@ -1,4 +1,4 @@
-"""The page of `headrace simulate --html`: the table of figures, and charts of use over time and waits for each policy.
+"""The page of `headrace simulate --html`: the table of figures, and charts for each policy.
 
 The page is a single file that loads no other resources.
 """
@@ -31,8 +31,9 @@ def page(
     cores: int,
     nodes: int,
 ) -> str:
-    """Render the page. `rows` are labels with a figure for each of `columns`; `outcomes` are the simulations by policy.
+    """Render the page.
 
+    `rows` are labels with a figure for each of `columns`; `outcomes` are the simulations by policy.
     `cores` and `nodes` are the size of the machine.
     """
     from headrace.formats.plots.chart import CSS

@@ -1,4 +1,4 @@
-"""`headrace simulate`: runs the jobs of a trace through several queue policies and compares the results.
+"""`headrace simulate`: simulates several queue policies with the jobs of a trace.
 
 The simulation itself is in `sched.queueing`. This module has the arguments, files, clock and table. `sched.queueing`
 needs Python 3.10, so it is imported only when the command runs.
@@ -232,7 +232,7 @@ def _report_faults(name: Optional[str], trace: Trace) -> None:
 def _run(
     args: argparse.Namespace, policies: List[str], graph: Graph, trace: Trace, starts: Optional[TextIO]
 ) -> List[Tuple[str, Simulation, Metrics, float]]:
-    """Simulate each policy; returns (policy, simulation, figures, seconds that the simulation took) for each."""
+    """Simulate each policy; returns (policy, simulation, figures, seconds it took) for each."""
     from headrace.sched.graph import Scheduler
     from headrace.sched.queueing.fair_share import FairShare
     from headrace.sched.queueing.queue import Queue
@@ -276,7 +276,10 @@ class _Starts:
 
 
 class _Progress:
-    """Reports progress of a long simulation on stderr: one line that is redrawn at a terminal, otherwise new lines."""
+    """Reports progress of a long simulation on stderr.
+
+    At a terminal one line is redrawn; otherwise each report is a new line.
+    """
 
     def __init__(self, name: str, jobs: int) -> None:
         self._name = name

@@ -26,7 +26,7 @@ _LEFT_OUT = ("environment", "files")
 
 
 def record(handle: Handle, file: TextIO) -> Dict[str, int]:
-    """Write a line for each inactive job that ran, in order of submission; returns the numbers written and left out."""
+    """Write a line for each inactive job that ran, in order of submission; returns counts of jobs."""
     query = Query(count=0)
     query.filter("inactive")
     ids = sorted(job["id"] for job in list_jobs(handle, query, []))

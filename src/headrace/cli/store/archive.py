@@ -175,7 +175,10 @@ def _create(argv: List[str]) -> int:
 
 
 def _below(path: str) -> Iterator[str]:
-    """A path and, for a directory, all paths below it. `.` gives only the content of the current directory."""
+    """A path and, for a directory, all paths below it.
+
+    `.` gives only the content of the current directory.
+    """
     if path != ".":
         try:
             archive.check_path(path, path)

@@ -1,4 +1,4 @@
-"""`flux restore`: loads an archive of `flux dump` as a key of the KVS, as its checkpoint, or into the instance."""
+"""`flux restore`: loads an archive of `flux dump` into a KVS key, a checkpoint or the instance."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _directives(parser: Parser, name: str, script: str) -> List[str]:
 
 
 def _script(args: Namespace) -> Tuple[str, str, List[str]]:
-    """The job's name, the script and its arguments; the script is a file, standard input, or made by --wrap."""
+    """The job's name, the script and its arguments, from a file, standard input, or --wrap."""
     command = submission.command_of(args)
     if args.wrap:
         if command:

@@ -1,4 +1,4 @@
-"""`--add-brokers=N` of `flux batch` and `flux alloc`: N additional brokers, to test trees with more levels.
+"""`--add-brokers=N` of `flux batch` and `alloc`: additional brokers, to test deeper trees.
 
 They run on the node of rank 0 and have the ranks from 1. Their ranks are excluded from scheduling, so the instance
 schedules the same resources as without them.
@@ -43,7 +43,7 @@ def exclude(args: Namespace, conf: Optional[Dict[str, Any]]) -> Optional[Dict[st
 
 
 def place(args: Namespace, jobspec: Dict[str, Any]) -> None:
-    """Add the brokers as tasks of the job on its first node, with ranks after 0 and before those of other nodes."""
+    """Add the brokers as tasks of the job on its first node, with ranks before those of other nodes."""
     if not args.add_brokers:
         return
     jobspec["tasks"][0]["count"] = {"total": args.nodes + args.add_brokers}

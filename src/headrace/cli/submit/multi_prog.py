@@ -23,7 +23,7 @@ _SUBSTITUTED = re.compile("%[to]")
 
 
 class Line:
-    """A line of the file: number (from 1), ranks (None for `*`, all ranks without another line) and command."""
+    """A line of the file: number (from 1), ranks (None for `*`, all other ranks) and command."""
 
     __slots__ = ("command", "number", "ranks")
 
@@ -40,7 +40,9 @@ class Line:
 
 
 class Programs:
-    """The lines of a file. A rank has the command of the first line that contains it, or else of the last `*` line.
+    """The lines of a file.
+
+    A rank has the command of the first line that contains it, or else of the last `*` line.
 
     `name` is the file's name in errors. Raises CommandError for a wrong line.
     """

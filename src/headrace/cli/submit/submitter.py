@@ -25,7 +25,10 @@ _IN_FLIGHT = 512
 
 
 class Submitter:
-    """Submits the jobs of one command line. `run` returns the exit status; `program` is the prefix of warnings."""
+    """Submits the jobs of one command line.
+
+    `run` returns the exit status; `program` is the prefix of warnings.
+    """
 
     def __init__(self, args: Namespace, program: str) -> None:
         self.args = args

@@ -1,4 +1,6 @@
-"""The screen of `flux top` as pieces of text with positions, and the file of --test-exit-dump. No I/O here.
+"""The screen of `flux top` as pieces of text with positions, and the file of --test-exit-dump.
+
+No I/O here.
 
 The layout adapts to the width of the terminal from 62 columns. In a smaller terminal it is truncated.
 """
@@ -51,7 +53,10 @@ LIST_ROW = 6
 
 
 def pieces(view: View, now: float, rows: int, columns: int, signs: Signs) -> Iterator[Piece]:
-    """All pieces of a screen of this size at `now` (seconds since the epoch); later ones cover earlier ones."""
+    """All pieces of a screen of this size at `now`, in seconds since the epoch.
+
+    Later pieces cover earlier ones.
+    """
     width = max(columns, _NARROWEST)
     yield from _head(view, now, width, signs)
     for row, use in enumerate(view.uses(), 1):

@@ -327,7 +327,10 @@ class _Watched:
 
 
 class _Top:
-    """The stack of instances that the user entered; the last one is on the screen, and all of them are updated."""
+    """The stack of instances that the user entered.
+
+    The last one is on the screen; all of them are updated.
+    """
 
     def __init__(self, reactor: Reactor, screen: _Screen) -> None:
         self.reactor = reactor
@@ -407,7 +410,10 @@ class _Top:
             self.lost(one, exc)
 
     def lost(self, one: _Watched, exc: OSError) -> None:
-        """Leave an instance that has ended or failed, and those inside it. Raises CommandError if it was the first."""
+        """Leave an instance that has ended or failed, and those inside it.
+
+        Raises CommandError if it was the first.
+        """
         text = f"lost connection to Flux: {exc.strerror}"
         while one in self.watched:
             self._leave()

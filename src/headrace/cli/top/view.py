@@ -1,4 +1,7 @@
-"""The data of one instance in `flux top`, the selected queue and job, and their changes by keys. No I/O here."""
+"""The data of one instance in `flux top`, the selected queue and job, and their changes by keys.
+
+No I/O here.
+"""
 
 from __future__ import annotations
 
