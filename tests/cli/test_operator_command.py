@@ -108,7 +108,7 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
     ("words", "why"),
     [
         ("--replicas 0", "argument --replicas: '0' is not a number of replicas (1 or more)"),
-        ("--replicas -1", "argument --replicas: '-1' is no number"),
+        ("--replicas -1", "argument --replicas: '-1' is not a number"),
         ("-n Bad_Name", "argument -n/--namespace: 'Bad_Name' is not a valid name of a namespace"),
         ("-n -a", "-n/--namespace"),
     ],

@@ -86,9 +86,9 @@ def test_ports_and_addresses() -> None:
         assert address(text) == text
     for text, why in {
         "abc": "'abc' is not HOST:PORT",
-        "8080": "no HOST:PORT",
-        "::1": "no HOST:PORT",
-        "::1:80": "no HOST:PORT",
+        "8080": "is not HOST:PORT",
+        "::1": "is not HOST:PORT",
+        "::1:80": "is not HOST:PORT",
         "127.0.0.1:99999": "'99999' is not a port",
         "a:": "'' is not a port",
         "a:b": "'b' is not a port",

@@ -232,6 +232,6 @@ def test_a_page_shows_the_figures_the_machine_and_the_waits(flux, tmp_path):
     page = file.read_text()
     assert page.count("<svg ") == 4 and "Use of the machine, fcfs" in page and "Waits by size, easy" in page
     assert "machine: 2 nodes, 2 cores, 0 GPUs. trace: 3 jobs." in page and "<td>90.00 %</td>" in page
-    assert "src=" not in page and "href=" not in page and "the longest 3 min" in page
+    assert "src=" not in page and "href=" not in page and "the longest wait is 3 min" in page
     refused = flux("simulate", "-", "--html=-", stdin=TRACE.encode())
     assert refused.rc == 2 and "give it a file" in refused.stderr

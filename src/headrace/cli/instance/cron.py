@@ -61,7 +61,7 @@ _DELETE = ExactCommand(
     (("k", "kill", "", "Kill a running command"),),
 )
 _START = ExactCommand("flux-cron start", "ID...", "Start stopped entries again")
-_STOP = ExactCommand("flux-cron stop", "ID...", "Stop running entries until they are started again")
+_STOP = ExactCommand("flux-cron stop", "ID...", "Stop entries until they are started again")
 _SYNC = ExactCommand(
     "flux-cron sync",
     "[OPTIONS] [TOPIC]",

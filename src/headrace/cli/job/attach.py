@@ -94,7 +94,7 @@ class Attach:
         self._stdin_refused = False
         self._stdin_watched = False
         self._interrupted = 0.0
-        self._left = False
+        self._detached_with_ctrl_z = False
         self._terminal: Optional[TerminalLink] = None
         # True if we are attached to the first task's terminal. While None, this is not known and output is kept.
         self._joined: Optional[bool] = False
@@ -411,7 +411,7 @@ class Attach:
     def _suspend(self) -> None:
         if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
             self._detach()
-            self._left = True
+            self._detached_with_ctrl_z = True
             return
         os.kill(0, signal.SIGSTOP)
 
@@ -444,7 +444,7 @@ class Attach:
         self._release_held()
         sys.stdout.flush()
         if self.status is None:
-            return 1 if self.fatal or self._left else 0
+            return 1 if self.fatal or self._detached_with_ctrl_z else 0
         code = exit_code(self.status)
         if code and not self.quiet:
             sys.stderr.write(f"flux-job: {ending(self.status)}\n")
