@@ -42,7 +42,7 @@ def _parser() -> Parser:
         "--flux-operator-namespace",
         default="operator-system",
         metavar="NAME",
-        help="Look for the Flux Operator in Go in this namespace, too, not only in those of --namespace ('': do not)",
+        help="With --namespace, also look for the Flux Operator in Go in this namespace ('' disables it)",
     )
     run.add_argument(
         "--metrics-api",

@@ -57,10 +57,10 @@ def _parser() -> Parser:
         "--auth",
         choices=("token", "none", *accounts.SEVERAL),
         default="",
-        help="How users are known. token: an address with a token opens the page, and scripts send a token (default); "
-        "none: everybody who can reach the service acts as you; users: several users log in with name and password "
-        "(headrace api users); proxy: a proxy at the --socket logs users in and names them in a header; pam: the users "
-        "of this machine log in with the password that PAM checks",
+        help="How users authenticate. token: an address with a token opens the page, and scripts send a token "
+        "(default); none: everybody who can reach the service acts as you; users: several users log in with name "
+        "and password (headrace api users); proxy: a proxy at the --socket logs users in and names them in a "
+        "header; pam: the users of this machine log in with the password that PAM checks",
     )
     start.add_argument(
         "--proxy-header",
