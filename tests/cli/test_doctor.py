@@ -15,7 +15,7 @@ def test_a_sound_machine_has_no_problem_and_each_check_a_line(flux) -> None:
     rows = [line.split(maxsplit=2) for line in outcome.stdout.splitlines()]
     assert [row[1] for row in rows] == [name for name, _ in doctor._CHECKS]
     assert {row[0] for row in rows} <= {"ok", "note"}
-    assert rows[-1][2] == "no instance around us (FLUX_URI is not set)"
+    assert rows[-1][2] == "not in an instance (FLUX_URI is not set)"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_sound_machine_has_no_problem_and_each_check_a_line(flux) -> None:
     [
         (doctor._platform, ("sys.platform", "plan9"), "this is plan9: brokers run on Linux only"),
         (doctor._python, ("sys.version_info", (3, 8, 2)), "Python 3.8.2: brokers need 3.10 or later"),
-        (doctor._run_folder, ("os.environ", {"TMPDIR": "/x"}), "cannot be written to: set TMPDIR"),
+        (doctor._run_folder, ("os.environ", {"TMPDIR": "/x"}), "is not writable: set TMPDIR"),
         (doctor._open_files, ("resource.getrlimit", lambda _which: (256, 512)), "only 256 open files are allowed"),
     ],
 )

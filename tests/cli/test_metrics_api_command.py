@@ -59,12 +59,12 @@ def test_it_serves_with_tls_and_a_file_of_users(tmp_path: Path) -> None:
         ("--ssl-certfile cert.pem", "go together"),
         ("--ssl-certfile nosuch.pem --ssl-keyfile /dev/null", "--ssl-certfile nosuch.pem: No such file or directory"),
         ("--ssl-certfile /dev/null --ssl-keyfile nosuch.pem", "--ssl-keyfile nosuch.pem: No such file or directory"),
-        ("--api-path x", "it must begin with /"),
+        ("--api-path x", "must begin with /, not x"),
         ("--custom-metric absent.py", "absent.py: FileNotFoundError"),
         ("--host 127.0.0.1 --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
-        ("--host 127.0.0.1 --port 1x", "'1x' is no port, which is a number from 0 to 65535"),
-        ("--host 127.0.0.1 --port 99999", "'99999' is no port"),
-        ("--host 127.0.0.1 --port=-1", "'-1' is no port"),
+        ("--host 127.0.0.1 --port 1x", "'1x' is not a port (a number from 0 to 65535)"),
+        ("--host 127.0.0.1 --port 99999", "'99999' is not a port"),
+        ("--host 127.0.0.1 --port=-1", "'-1' is not a port"),
     ],
 )
 def test_what_cannot_be_served_is_said(

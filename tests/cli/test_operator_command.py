@@ -107,9 +107,9 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("--replicas 0", "argument --replicas: '0' is no number of processes, which is at least 1"),
-        ("--replicas -1", "argument --replicas: '-1' is no number"),
-        ("-n Bad_Name", "argument -n/--namespace: 'Bad_Name' is no name of a namespace"),
+        ("--replicas 0", "argument --replicas: '0' is not a number of replicas (1 or more)"),
+        ("--replicas -1", "argument --replicas: '-1' is not a number"),
+        ("-n Bad_Name", "argument -n/--namespace: 'Bad_Name' is not a valid name of a namespace"),
         ("-n -a", "-n/--namespace"),
     ],
 )
@@ -123,7 +123,7 @@ def test_what_cannot_be_installed_is_refused_by_its_option(
 def test_namespaces_of_a_list_are_names(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--watch-namespace", "--network-policy"):
         assert headrace(["operator", "manifests", option, "team,a.b"]) == 2
-        assert f"argument {option}: 'a.b' is no name of a namespace" in capsys.readouterr().err
+        assert f"argument {option}: 'a.b' is not a valid name of a namespace" in capsys.readouterr().err
 
 
 def test_a_kubeconfig_and_its_context(served: Any) -> None:

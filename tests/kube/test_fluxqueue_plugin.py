@@ -280,7 +280,7 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
     assert refused.returncode == 1
     assert refused.stderr.startswith("kubectl-fluxqueue: no object hidden waits or runs in namespace")
 
-    assert hers("hold", "mine") == "mine is on hold: it waits outside the order\n"
+    assert hers("hold", "mine") == "mine is on hold: it does not start until it is released\n"
     until(lambda: hers.places() == {"runs": None, "mine": None, "later": 2})
     assert "its user keeps it waiting" in hers("why", "mine")
     assert json.loads(hers("release", "job/mine", "--json"))["hold"] is False
@@ -304,7 +304,7 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
         "node-1",
     ]
     assert admin("graph", "--json") == admin("graph", "--jgf")
-    assert "there is no FluxQueue nope; there are default" in admin.run("graph", "--queue", "nope").stderr
+    assert "no FluxQueue nope (known: default)" in admin.run("graph", "--queue", "nope").stderr
     cluster.kubectl("delete", "namespace", other, "--wait=false")
 
 

@@ -170,7 +170,7 @@ def test_a_file_is_applied_again_over_what_scale_and_kubectl_have_set(mini: Mini
         miniclusters.kubectl("scale", "mc", "again", "--replicas=2")
     miniclusters.kubectl("apply", "-f", "-", input=text("again", "", size=4, maxSize=4, interactive=True))
     done = mini("apply", "--no-wait", "-", input=first)
-    assert done.returncode == 0 and "over spec.size of kubectl" in done.stderr, done.stderr
+    assert done.returncode == 0 and "overwrote spec.size of kubectl" in done.stderr, done.stderr
 
     path = f"/apis/flux-framework.org/v1alpha2/namespaces/{miniclusters.namespace}/miniclusters/again"
     body = {"spec": {"replicas": 2}}

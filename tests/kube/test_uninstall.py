@@ -268,7 +268,7 @@ def test_a_namespace_with_objects_of_others_stays(
     plane.kubectl(*place, "patch", "service", "headrace-webhook", "--type=merge", "-p", kept)
     assert uninstall(plane, "operator", "--timeout=3s") == 1
     said = capsys.readouterr().err
-    assert "not gone after 3s: service/headrace-webhook (namespace headrace-system)" in said
+    assert "not removed after 3s: service/headrace-webhook (namespace headrace-system)" in said
     assert "finalizer example.com/kept" in said and "headrace operator uninstall` again" in said
     plane.kubectl(
         *place, "patch", "service", "headrace-webhook", "--type=merge", "-p", kept.replace('"example.com/kept"', "")

@@ -87,8 +87,8 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         "flux-restore: Please specify a restore target with --checkpoint or --key",
         "flux-restore: please unload kvs module before using --checkpoint",
         "flux-restore: Failed to open '/nonexistent/d': No such file or directory",
-        "flux-restore: noise is not a whole tar archive",
-        "flux-restore: part.tgz is not a whole tar archive",
+        "flux-restore: noise is not a complete tar archive",
+        "flux-restore: part.tgz is not a complete tar archive",
         "flux-dump: error fetching checkpoint: No such file or directory",
         "flux-kvs: k: No such file or directory",
     ):

@@ -99,8 +99,8 @@ def test_a_stopped_follower_is_torpid_until_it_goes_on():
         job = brokers.flux("submit", "-N3", "true").stdout.strip()
         # Who waits for it at a terminal is told so.
         exec_, ping = (Terminal([FLUX, *line], FLUX_URI=brokers.uri) for line in EXEC_AND_PING)
-        exec_.expect("flux-exec: waiting for rank 2, `flux overlay status` shows who is there")
-        ping.expect("flux-ping: waiting for 2!broker.ping, `flux overlay status` shows who is there")
+        exec_.expect("flux-exec: waiting for rank 2 (`flux overlay status` shows which are online)")
+        ping.expect("flux-ping: waiting for 2!broker.ping (`flux overlay status` shows which brokers are online)")
         os.kill(brokers.pid(2), signal.SIGCONT)
         assert (exec_.wait(), ping.wait()) == (0, 0)
         until(lambda: brokers.health() == ("full", {1: "full", 2: "full"}), "it is heard again")

@@ -43,7 +43,7 @@ def test_a_time_limit_beyond_all_planning_is_none() -> None:
 def test_a_folder_without_state_is_not_recovered(tmp_path: Path) -> None:
     done = start(f"--recovery={tmp_path}", "true")
     assert done.rc == 1
-    assert "holds no state of an instance" in done.err
+    assert "has no state of an instance" in done.err
     assert list(tmp_path.iterdir()) == []
 
 

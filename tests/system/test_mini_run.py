@@ -230,7 +230,7 @@ def test_validate_names_doubtful_keys_of_the_brokers_and_a_batch_that_does_not_g
     told = mini(env, "validate", path)
     assert told.returncode == 0
     assert told.stderr.splitlines() == [
-        f"{path}: spec.tasks: the batch gets what 1 task takes, not all 4 nodes; tasks: 0 takes them",
+        f"{path}: spec.tasks: the batch job gets resources for 1 task, not all 4 nodes; use tasks: 0 for all nodes",
         f"{path}: spec.flux.brokerConfig: tbon.topoo: unknown key, did you mean topo?",
     ]
     assert mini(env, "validate", write(tmp_path, {"command": "x", "batch": True}, size=4, tasks=0)).stderr == ""
@@ -239,7 +239,7 @@ def test_validate_names_doubtful_keys_of_the_brokers_and_a_batch_that_does_not_g
 def test_queues_that_nobody_will_start_are_told(env: dict[str, str], tmp_path: Path) -> None:
     flux = {"brokerConfig": "[queues.debug]"}
     path = write(tmp_path, {"command": "x"}, flux=flux)
-    assert mini(env, "validate", path).stderr.startswith(f"{path}: spec.flux.brokerConfig: named queues begin stopped")
+    assert mini(env, "validate", path).stderr.startswith(f"{path}: spec.flux.brokerConfig: named queues are stopped")
     assert mini(env, "validate", write(tmp_path, {"command": "x", "launcher": True}, flux=flux)).stderr == ""
 
 

@@ -69,7 +69,7 @@ KVS = [
     Line("flux kvs get --stream --label l w", "l=onetwo\nw=4\n"),
     Line("flux kvs get --stream l nosuch", "onetwo\nflux-kvs: nosuch: No such file or directory\n", 1),
     Line("flux kvs get --at=here a", "flux-kvs: --at=here: give a tree object, as `flux kvs getroot` prints it\n", 1),
-    Line("flux kvs get --stream -t l", "flux-kvs: --stream gives values: it goes with neither --treeobj nor --at\n", 1),
+    Line("flux kvs get --stream -t l", "flux-kvs: --stream cannot be used with --treeobj or --at\n", 1),
     # an empty value is no portion at all
     Line("flux kvs put -r void=; flux kvs get --stream void; flux kvs get --stream l", "onetwo\n"),
     Line("flux kvs get --watch --stream l", "flux-kvs: l: Invalid argument\n", 1),

@@ -106,7 +106,9 @@ BOOTED = [
     Line("flux start -s2 --test-pmi-clique=[[0,2,1,1]] flux getattr broker.mapping", "[[0,2,1,1]]\n"),
     Line("flux start -s2 --test-pmi-clique=none flux getattr tbon.endpoint", like("tcp://.*\n")),
     Line("flux start -s2 --test-pmi-clique=single flux getattr tbon.endpoint", like("ipc://.*\n")),
-    Line("flux start -s2 --test-pmi-clique=0-2 true", like("flux-start: --test-pmi-clique: it places 3 .*\n"), 1),
+    Line(
+        "flux start -s2 --test-pmi-clique=0-2 true", like("flux-start: --test-pmi-clique: the task map has 3 .*\n"), 1
+    ),
     # how a broker boots
     Line("flux start -s1 flux getattr broker.boot-method", "simple\n"),
     Line("flux start flux getattr broker.boot-method", "single\n"),

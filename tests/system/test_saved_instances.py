@@ -87,8 +87,8 @@ def test_jobs_of_an_archive_are_taken_once_and_those_that_make_no_sense_are_name
         flux restore --instance --verbose b.tar; echo $?
     """
     done = start("sh", "-c", f"mkdir -p x/job/0000/0000/0000; {script}", cwd=str(tmp_path))
-    assert "flux-restore: restored 0 jobs, 2 were here already\n" in done.err
-    assert "flux-restore: job ƒ2 is left out: eventlog: " in done.err
+    assert "flux-restore: restored 0 jobs, 2 already existed\n" in done.err
+    assert "flux-restore: job ƒ2 is not restored: eventlog: " in done.err
     assert done.out.splitlines()[-1] == "1"
     with tarfile.open(tmp_path / "a.tar") as tar:
         assert len([name for name in tar.getnames() if name.endswith("/jobspec")]) == 2
@@ -103,5 +103,5 @@ def test_an_archive_that_is_not_there_is_named_and_one_that_is_none_ends_the_sta
     done = start("-Scontent.restore=noise", "-Scontent.dump=noise", "true", cwd=str(tmp_path))
     assert done.rc == 1
     assert (tmp_path / "noise").read_bytes() == noise, "what cannot be restored is not replaced"
-    assert "noise is not a whole tar archive" in done.err and "noise cannot be restored" in done.err
+    assert "noise is not a complete tar archive" in done.err and "noise cannot be restored" in done.err
     assert done.left == []

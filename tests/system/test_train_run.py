@@ -151,7 +151,11 @@ def test_a_size_that_makes_no_sense_is_refused(number: str, env: dict[str, str],
         assert done.returncode != 0
         assert f"must be a whole number, 1 or more, not '{number}'" in done.stderr
     done = train(env, "--nodes=1000000", path)
-    assert done.returncode == 1 and "1000000 nodes: " in done.stderr and "--nodes gives another number" in done.stderr
+    assert (
+        done.returncode == 1
+        and "1000000 nodes: " in done.stderr
+        and "choose another number with --nodes" in done.stderr
+    )
 
 
 def test_what_cannot_apply_is_told_once(env: dict[str, str], tmp_path: Path) -> None:

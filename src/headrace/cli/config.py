@@ -1,7 +1,7 @@
-"""`flux config`: the instance's configuration, and what this installation was built with.
+"""`flux config`: shows and changes the instance's configuration, and shows built-in values.
 
-`set` and `unset` read the configuration, change one value and load all of it again, so that a refused value changes
-nothing.
+`set` and `unset` read the configuration, change one value and load the whole configuration again, so that a rejected
+value changes nothing.
 """
 
 from __future__ import annotations
@@ -24,45 +24,43 @@ if TYPE_CHECKING:
 PREFIX = "flux-config: "
 
 _TABLE = {
-    "get": ("Print what the broker is configured with, whole or one key", None),
+    "get": ("Print the broker's configuration, or one key of it", None),
     "set": ("Change one key until the configuration is next loaded", None),
-    "unset": ("Take one key out until the configuration is next loaded", None),
-    "load": ("Replace the configuration by a file, a folder of files, or standard input", None),
+    "unset": ("Remove one key until the configuration is next loaded", None),
+    "load": ("Replace the configuration with a file, a folder of files, or standard input", None),
     "reload": ("Read the configuration files of this broker again", None),
-    "builtin": ("Print paths and names that come with this installation", None),
+    "builtin": ("Print built-in paths and names of this installation", None),
 }
 _GET = Command(
     "flux-config get",
     "[OPTIONS] [NAME]",
-    "Print what the broker is configured with, whole or one key",
+    _TABLE["get"][0],
     (
-        ("d", "default", "VAL", "Print VAL, and succeed, where the key is not set"),
+        ("d", "default", "VAL", "If the key is not set, print VAL and succeed"),
         (
             "t",
             "type",
             "TYPE",
             "Fail unless the value is of this type (string, integer, real, boolean, object, array, fsd, ...)",
         ),
-        ("q", "quiet", "", "Say nothing when it fails: the exit status tells"),
-        ("c", "config-path", "PATH", 'Look into this file or folder, or "system", not into the running broker'),
+        ("q", "quiet", "", "Print no error if the key is not set"),
+        ("c", "config-path", "PATH", 'Read this file or folder, or "system", instead of the running broker\'s'),
     ),
 )
-_LOAD = Command(
-    "flux-config load", "[PATH]", "Replace the configuration by a file, a folder of files, or standard input"
-)
+_LOAD = Command("flux-config load", "[PATH]", _TABLE["load"][0])
 _RELOAD = Command(
     "flux-config reload",
     "[OPTIONS]",
     "Read the configuration files of this broker again",
-    (("", "follower-noop", "", "On a follower, which the leader tells of changes, do nothing"),),
+    (("", "follower-noop", "", "Do nothing on a follower, which gets changes from the leader"),),
 )
 _BUILTIN = Command(
     "flux-config builtin",
     "[OPTIONS] NAME",
-    "Print paths and names that come with this installation",
+    _TABLE["builtin"][0],
     (
-        ("", "installed", "", "Accepted: there is one set of values"),
-        ("", "intree", "", "Accepted: there is one set of values"),
+        ("", "installed", "", "No effect (there is one set of values)"),
+        ("", "intree", "", "No effect (there is one set of values)"),
     ),
 )
 _TYPES = {
@@ -110,7 +108,10 @@ def _configuration(path: str) -> Any:
 
 
 def _show(value: Any, kind: str, name: str) -> str:
-    """The value as text: plain for strings, as a duration for the fsd types, else JSON. Raises CommandError."""
+    """The value as text: strings as they are, fsd types as a duration, others as JSON.
+
+    Raises CommandError.
+    """
     if kind.startswith("fsd"):
         from headrace.formats.spec import duration
 
@@ -167,7 +168,7 @@ def _builtin(argv: List[str]) -> int:
 
 
 def show_warnings(handle: Any) -> None:
-    """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
+    """Warn about keys of the new configuration that nothing reads, such as misspelled ones."""
     with contextlib.suppress(OSError):
         for line in handle.rpc("config.warnings").get()["lines"]:
             sys.stderr.write(f"{PREFIX}warning: {line}\n")
@@ -179,7 +180,7 @@ _SET = Command(
     "Change one key until the configuration is next loaded",
     (("t", "type", "TYPE", "Type of a new value (string, integer, real, boolean, object, array, fsd)"),),
 )
-_UNSET = Command("flux-config unset", "NAME", "Take one key out until the configuration is next loaded")
+_UNSET = Command("flux-config unset", "NAME", _TABLE["unset"][0])
 
 
 def _set_value(argv: List[str]) -> int:
@@ -223,7 +224,10 @@ def _load_changed(handle: Handle, conf: Dict[str, Any]) -> int:
 
 
 def _parent(conf: Dict[str, Any], name: str) -> Any:
-    """(table, key) of a dotted name; tables on the way are made. Raises CommandError where a value is in the way."""
+    """The table and key of a dotted name; missing tables are created.
+
+    Raises CommandError if a parent is a value.
+    """
     *path, key = name.split(".")
     if not all([*path, key]):
         raise CommandError(f"{name}: a name is KEY or TABLE.KEY")
@@ -239,7 +243,7 @@ _KINDS = ((bool, "boolean"), (int, "integer"), (float, "real"), (str, "string"),
 
 
 def _kind_of(value: Any) -> str:
-    """The type of a value that is set, "" for none."""
+    """The type of a value, "" if it is not set."""
     return next((kind for type_, kind in _KINDS if isinstance(value, type_)), "")
 
 

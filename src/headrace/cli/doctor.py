@@ -1,6 +1,6 @@
-"""`headrace doctor`: what is wrong with this machine for running Headrace, or with the instance around us.
+"""`headrace doctor`: checks this machine and the current instance for problems.
 
-Each check is one line: ok, note or problem, with what to do. The exit status is 1 when there is a problem.
+Each check prints one line: ok, note or problem, with what to do. The exit status is 1 if there is a problem.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PREFIX = "headrace-doctor: "
 
-_COMMAND = Command("headrace doctor", "", "Say what is wrong with this machine or instance")
-_LONGEST_TMPDIR = 76  # bytes; the path of a socket in a run directory there has 108 at most
+_COMMAND = Command("headrace doctor", "", "Check this machine and the current instance for problems")
+_LONGEST_TMPDIR = 76  # bytes; the path of a socket in a run directory there may have at most 108
 _OK, _NOTE, _PROBLEM = "ok", "note", "problem"
 
 
@@ -65,7 +65,7 @@ def _run_folder() -> List[Finding]:
         found = [(_NOTE, f"TMPDIR={folder} is too long for sockets in it: run directories go to /tmp")]
         folder = "/tmp"
     if not os.access(folder, os.W_OK):
-        return [(_PROBLEM, f"{folder} cannot be written to: set TMPDIR to a folder that can")]
+        return [(_PROBLEM, f"{folder} is not writable: set TMPDIR to a folder that is")]
     return found or [(_OK, f"run directories go to {folder}")]
 
 
@@ -101,16 +101,16 @@ def _commands() -> List[Finding]:
     found = shutil.which("flux")
     ours = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
     if found is None:
-        return [(_NOTE, '`flux` is not in PATH: eval "$(headrace env)" puts it there')]
+        return [(_NOTE, '`flux` is not in PATH: eval "$(headrace env)" adds it')]
     if os.path.exists(ours) and not os.path.samefile(found, ours):
-        return [(_NOTE, f"`flux` in PATH is {found}, not ours ({ours}); inside our instances it is")]
+        return [(_NOTE, f"`flux` in PATH is {found}, not Headrace's {ours}; in a Headrace instance it is Headrace's")]
     return [(_OK, f"`flux` is {found}")]
 
 
 def _instance() -> List[Finding]:
     uri = os.environ.get("FLUX_URI")
     if not uri:
-        return [(_NOTE, "no instance around us (FLUX_URI is not set)")]
+        return [(_NOTE, "not in an instance (FLUX_URI is not set)")]
     from headrace.wire.client.handle import Handle
 
     try:
@@ -121,7 +121,7 @@ def _instance() -> List[Finding]:
     found: List[Finding] = [(_OK if state == "run" else _NOTE, f"{uri} is in state {state}")]
     health = handle.rpc("overlay.health", nodeid=0).get(5.0)
     if health["status"] != "full":
-        found.append((_PROBLEM, f"the tree is {health['status']}: flux overlay status tells which brokers are gone"))
+        found.append((_PROBLEM, f"the tree is {health['status']}: flux overlay status shows which brokers are gone"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""`flux hostlist`: combine, count, sort and search lists of hosts (RFC 29), given or taken from the instance."""
+"""`flux hostlist`: combines, counts, sorts and searches lists of hosts (RFC 29)."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def _parser() -> Parser:
     shown = parser.add_mutually_exclusive_group().add_argument
     combined = parser.add_mutually_exclusive_group().add_argument
     shown("-e", "--expand", action="store_true", help="Print every host, not the short form")
-    add("-d", "--delimiter", metavar="S", default=" ", help="What stands between hosts with --expand")
+    add("-d", "--delimiter", metavar="S", default=" ", help="Separator of hosts with --expand")
     shown("-c", "--count", action="store_true", help="Print the number of hosts")
     add("-n", "--nth", metavar="[-]N|IDS", help="Print the hosts at these positions (from 0; -N from the end)")
     add("-F", "--find", metavar="HOSTS", help="Print the positions of HOSTS in the list")
     add("-L", "--limit", metavar="N", type=int, help="Print at most N hosts (-N: the last ones)")
     add("-S", "--sort", action="store_true", help="Sort the list")
-    add("-x", "--exclude", metavar="IDS|HOSTS", help="Leave out hosts, or hosts at these positions")
+    add("-x", "--exclude", metavar="IDS|HOSTS", help="Leave out these hosts, or the hosts at these positions")
     add("-u", "--union", "--unique", action="store_true", help="Keep one of each host, sorted")
     combined("-i", "--intersect", action="store_true", help="Keep hosts that are in every source")
-    combined("-m", "--minus", action="store_true", help="Take the other sources from the first")
+    combined("-m", "--minus", action="store_true", help="Subtract the other sources from the first")
     combined("-X", "--xor", action="store_true", help="Keep hosts that are in an odd number of sources")
-    add("-f", "--fallback", action="store_true", help="Take a job id (f1) of which there is no job for a host")
-    add("-l", "--local", action="store_true", help="Take the hosts of this job or instance where no source is given")
+    add("-f", "--fallback", action="store_true", help="Treat a job id (f1) without a job as a host")
+    add("-l", "--local", action="store_true", help="Without a source, use the hosts of this job or instance")
     add(
         "-q",
         "--quiet",
         action="store_true",
-        help="Print nothing; exit 1 if the list is empty or lacks a host of --find",
+        help="Print nothing; exit with 1 if the list is empty or a host of --find is missing",
     )
-    add("sources", metavar="SOURCES", nargs="*", help="Where the hosts come from (default: stdin)")
+    add("sources", metavar="SOURCES", nargs="*", help="Sources of hosts (default: stdin)")
     return parser
 
 
@@ -76,7 +76,7 @@ def main(argv: List[str]) -> int:
 
 
 def _shown(hosts: List[str], args: Namespace) -> str:
-    """What is printed. Raises CommandError for a host that is to be found and is not in the list."""
+    """The text to print. Raises CommandError if a host of `--find` is not in the list."""
     separator = args.delimiter.replace("\\n", "\n") if args.expand else " "
     if args.find:
         return separator.join(map(str, _positions(hosts, args.find)))
@@ -119,7 +119,10 @@ def _source(text: str, args: Namespace) -> List[str]:
 
 
 def _wait_for_stdin(seconds: str) -> None:
-    """Raises CommandError when standard input has nothing to read, not even its end, within so many seconds."""
+    """Wait until standard input is readable or at its end.
+
+    Raises CommandError after this number of seconds.
+    """
     if not seconds:
         return
     import select
@@ -127,7 +130,7 @@ def _wait_for_stdin(seconds: str) -> None:
     try:
         ready, _, _ = select.select([sys.stdin], [], [], float(seconds))
     except (ValueError, OverflowError):
-        raise CommandError(f"FLUX_HOSTLIST_STDIN_TIMEOUT: {seconds} is no number of seconds") from None
+        raise CommandError(f"FLUX_HOSTLIST_STDIN_TIMEOUT: {seconds} is not a number of seconds") from None
     if not ready:
         raise CommandError(f"timeout after {seconds}s waiting for standard input")
 
@@ -166,7 +169,7 @@ def _job(text: str) -> List[str]:
         job = jobid.parse(text)
     except ValueError:
         raise CommandError(f"Invalid jobid or hostlist {text}") from None
-    # Outside of `try`, since the socket of a broker may be missing, too.
+    # Outside of `try`, because a missing socket of the broker raises FileNotFoundError, too.
     handle = Handle()
     try:
         found = handle.rpc("job-list.list-id", {"id": job, "attrs": ["nodelist"]}).get()["job"]
@@ -181,7 +184,7 @@ def _combine(lists: List[List[str]], args: Namespace) -> List[str]:
         rest = [set(other) for other in lists[1:]]
         return [host for host in first if all(host in other for other in rest)]
     if args.minus:
-        # One host takes one away, as often as it stands there.
+        # Each occurrence of a host in the other sources removes one occurrence from the first.
         away = Counter(host for other in lists[1:] for host in other)
         kept = []
         for host in first:
@@ -208,7 +211,7 @@ def _exclude(hosts: List[str], text: str) -> List[str]:
 
 
 def _nth(hosts: List[str], text: str) -> List[str]:
-    """The hosts at position N, -N from the end, or at several."""
+    """The hosts at position N, at -N from the end, or at several positions."""
     negative = text[:1] == "-"
     try:
         positions = list(Idset.parse(text.lstrip("-")))

@@ -1,4 +1,4 @@
-"""`flux env`, `flux python` and `flux version`: this installation's environment, interpreter and versions."""
+"""`flux env`, `python` and `version`: this installation's environment, interpreter and versions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _env(argv: List[str]) -> int:
     try:
         os.execvp(argv[0], argv)
     except ValueError:
-        # An empty name, for which this Python does not even ask the system.
+        # An empty name: Python raises ValueError without calling the system.
         raise CommandError(f"{argv[0]}: {os.strerror(errno.ENOENT)}", 127) from None
     except OSError as exc:
         raise CommandError(f"{argv[0]}: {exc.strerror}", 127 if isinstance(exc, FileNotFoundError) else 126) from None
 
 
 def _quoted(text: str) -> str:
-    """Text for double quotes in a shell."""
+    """Escape text for double quotes in a shell."""
     return "".join(["\\" + char if char in '\\"$`' else char for char in text])
 
 
@@ -59,7 +59,7 @@ def _python(argv: List[str]) -> int:
 
 
 def versions(exec_path: str) -> List[str]:
-    """The names `pythonX.Y` of the executables `flux-pythonX.Y` in folders that colons separate, each once."""
+    """The names `pythonX.Y` of programs `flux-pythonX.Y` in a path list, without duplicates."""
     found: List[str] = []
     for folder in filter(None, exec_path.split(":")):
         try:
@@ -74,7 +74,7 @@ def versions(exec_path: str) -> List[str]:
     return found
 
 
-_VERSION = Command("flux-version", "", "Print the version of Flux that this implements, and our own")
+_VERSION = Command("flux-version", "", "Print the version of Flux that this implements, and Headrace's own")
 
 
 def _version(argv: List[str]) -> int:

@@ -1,7 +1,7 @@
-"""`flux keygen`: a CURVE certificate for an instance whose brokers find each other by configuration.
+"""`flux keygen`: creates a CURVE certificate for an instance whose brokers connect by configuration.
 
-The key pair is random (from libzmq, which this command alone of its room loads, late). The file is text in the
-certificate format that ZeroMQ tools know, readable by its owner only; the secret key is never printed.
+The key pair is random and comes from libzmq, which is loaded only here, because no other command needs it. The file is
+in the certificate format of ZeroMQ's tools and readable only by its owner. The secret key is never printed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PREFIX = "flux-keygen: "
 _COMMAND = Command(
     "flux-keygen",
     "[OPTIONS] [PATH]",
-    "Make a key pair that brokers of one instance know each other by",
+    "Create the key pair with which the brokers of an instance authenticate each other",
     (
         ("n", "name", "NAME", "Name in the certificate (default: this host's)"),
-        ("", "meta", "KEYVALS", "More facts for the certificate: KEY[=VALUE], split at commas"),
+        ("", "meta", "KEYVALS", "More metadata for the certificate: KEY[=VALUE], separated by commas"),
     ),
 )
 
@@ -48,7 +48,7 @@ def main(argv: List[str]) -> int:
 def certificate(name: str, meta: str = "") -> str:
     """The text of a new certificate with its secret key.
 
-    Raises CommandError for metadata that is not KEY or KEY=VALUE, and for what the format has no place for.
+    Raises CommandError for metadata that is not KEY or KEY=VALUE, or that the file format cannot represent.
     """
     zmq = __import__("zmq")
     public, secret = zmq.curve_keypair()

@@ -1,8 +1,8 @@
-"""The driver behind `flux` and `headrace`: find the command, run it, and turn what went wrong into a line and a status.
+"""The driver behind `flux` and `headrace`: finds and runs a command, and reports its errors.
 
-Both names are one implementation. A command is a module of this room with `main(argv) -> int` and a PREFIX for its
-error lines; it is imported only when it is run, so that no command pays for another. What is not in the table is
-looked for as `flux-NAME` in FLUX_EXEC_PATH, then in PATH.
+Both names are one implementation. A command is a module of this package with `main(argv) -> int` and a PREFIX for its
+error lines. It is imported only when it is run, so that no command pays for the imports of another. A name that is not
+in COMMANDS is looked up as the program `flux-NAME` in FLUX_EXEC_PATH, then in PATH.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-# command: (module of this package, what it does)
+# command: (module of this package, its line in the help)
 COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
-    "admin": ("instance.shutdown", "have commands run at the end of an instance"),
-    "alloc": ("submit.alloc", "start an instance of its own on an allocation, interactively"),
-    "api": ("api.main", "serve the instance to scripts and to browsers"),
-    "archive": ("store.archive", "keep files in the key value store"),
-    "batch": ("submit.batch", "submit a script that runs in an instance of its own"),
+    "admin": ("instance.shutdown", "register commands to run at the end of an instance"),
+    "alloc": ("submit.alloc", "allocate resources and start an interactive instance on them"),
+    "api": ("api.main", "serve the instance to scripts and browsers over HTTP"),
+    "archive": ("store.archive", "store files in the key-value store and extract them"),
+    "batch": ("submit.batch", "submit a script that runs in its own instance"),
     "broker": ("instance.start", "run one broker"),
     "bulksubmit": ("submit.bulksubmit", "submit many jobs from lists of arguments"),
     "cancel": ("job.cancel", "cancel jobs"),
@@ -34,49 +34,49 @@ COMMANDS = {
     "content": ("store.content", "store and load blobs"),
     "cron": ("instance.cron", "run commands at set times, at intervals and after events"),
     "dmesg": ("messages.dmesg", "show the broker's log"),
-    "doctor": ("doctor", "say what is wrong with this machine or instance"),
-    "dump": ("store.dump", "write the key value store, and with it all jobs, to an archive"),
+    "doctor": ("doctor", "check this machine and the current instance for problems"),
+    "dump": ("store.dump", "write the key-value store, which holds all jobs, to an archive"),
     "env": ("installation", "print or run with the environment of this installation"),
     "event": ("messages.event", "publish and watch events"),
     "exec": ("instance.exec", "run a command on brokers"),
-    "fluxqueue": ("fluxqueue.main", "run the queue in which all pods of a Kubernetes cluster wait"),
+    "fluxqueue": ("fluxqueue.main", "run, install or inspect the job queue of a Kubernetes cluster"),
     "getattr": ("instance.attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),
-    "ion-resource": ("resource.graph", "ask the graph scheduler what it knows"),
+    "ion-resource": ("resource.graph", "query and change the graph of the graph scheduler"),
     "job": ("job.main", "act on jobs"),
     "jobs": ("jobs.main", "list jobs"),
-    "keygen": ("keygen", "make a certificate for a configured instance"),
-    "kvs": ("kvs.main", "read and write the key value store"),
+    "keygen": ("keygen", "create a certificate for a configured instance"),
+    "kvs": ("kvs.main", "read and write the key-value store"),
     "logger": ("messages.logger", "append to the broker's log"),
     "lsattr": ("instance.attr", "list broker attributes"),
-    "metrics-api": ("metrics_api", "serve an instance's numbers to autoscalers of Kubernetes"),
-    "mini": ("mini.main", "check MiniCluster files, run them here, use them on Kubernetes"),
-    "modprobe": ("modprobe", "load modules and run tasks as a file says"),
+    "metrics-api": ("metrics_api", "serve an instance's metrics to Kubernetes autoscalers"),
+    "mini": ("mini.main", "check MiniCluster files, run them here or on Kubernetes"),
+    "modprobe": ("modprobe", "load the modules and run the tasks that files configure"),
     "module": ("module", "load, remove and inspect broker modules"),
     "multi-prog": ("submit.multi_prog", "run the program that a file names for this task"),
-    "operator": ("operator", "run the operator that makes MiniClusters of pods on Kubernetes"),
+    "operator": ("operator", "run, install or remove the Kubernetes operator for MiniClusters"),
     "overlay": ("overlay", "show the tree of brokers"),
     "pgrep": ("jobs.pgrep", "list jobs by a pattern of their names"),
     "ping": ("messages.ping", "measure a round trip to a service"),
     "pkill": ("jobs.pkill", "cancel jobs by a pattern of their names"),
     "pmi": ("instance.pmi", "test a process management server"),
     "proxy": ("proxy.main", "run a command with the environment of another instance"),
-    "pstree": ("jobs.pstree", "show jobs as a tree, with those of instances"),
+    "pstree": ("jobs.pstree", "show jobs, and the jobs of nested instances, as a tree"),
     "python": ("installation", "run the Python of this installation"),
     "queue": ("queue.main", "list and control queues"),
     "relay": ("instance.relay", "connect standard input and output to a broker (the far end of ssh)"),
     "resource": ("resource.main", "list, drain and undrain resources"),
     "resource-query": ("resource.graph", "match job specifications against a resource graph"),
-    "restore": ("store.restore", "put an archive of flux dump into the key value store"),
+    "restore": ("store.restore", "load an archive of flux dump into the key-value store"),
     "run": ("submit.run", "run a job and follow its output"),
     "setattr": ("instance.attr", "change a broker attribute"),
     "shutdown": ("instance.shutdown", "stop an instance"),
-    "simulate": ("simulate.main", "try queue policies on a machine with the jobs of a trace"),
+    "simulate": ("simulate.main", "simulate queue policies with the jobs of a trace"),
     "start": ("instance.start", "start an instance"),
     "startlog": ("instance.startlog", "list when the instance was started and how it ended"),
     "submit": ("submit.submit", "submit jobs"),
     "top": ("top.main", "watch jobs and resources on a screen"),
-    "train": ("train", "run Jobs, JobSets and TrainJobs of Kubernetes without it"),
+    "train": ("train", "run Kubernetes Jobs, JobSets and TrainJobs without Kubernetes"),
     "update": ("job.update", "change a submitted job"),
     "uptime": ("instance.uptime", "show how long the instance has been running"),
     "uri": ("instance.uri", "find the URI of an instance"),
@@ -84,7 +84,7 @@ COMMANDS = {
     "watch": ("job.watch", "follow the output of many jobs"),
 }
 
-# Commands of Flux that are to be named as such where somebody tries them.
+# Commands of Flux that Headrace does not have; the error for one of them says so.
 ABSENT = (
     "cgroup",
     "fortune",
@@ -120,22 +120,27 @@ _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
 
 
 def flux(argv: Optional[List[str]] = None) -> int:
-    """Run a command line and return its exit status; without one run this process's, and end the process with it."""
+    """Run a command line and return its exit status.
+
+    Without one, run this process's own and end the process.
+    """
     if argv is not None:
         return _run(list(argv))
     return _end(_run(sys.argv[1:]))
 
 
 def _end(status: int) -> int:
-    """End this process, where nothing is left to do, without the interpreter's own way out, which takes each module and
-    object apart: 18 % of the CPU time of a short command. Otherwise return the status.
+    """End this process with `status`; if other threads run, return `status` instead.
+
+    The process exits without the interpreter's shutdown, which destroys each module and object: 18 % of the CPU time of
+    a short command.
     """
     if "threading" in sys.modules and sys.modules["threading"].active_count() > 1:
         return status
     if "atexit" in sys.modules:
         sys.modules["atexit"]._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        # What could not be written of stdout was told; for stderr there is nobody to tell.
+        # An error of stdout was reported when the command ended; an error of stderr cannot be reported anywhere.
         try:
             stream.flush()
         except (OSError, ValueError):
@@ -159,12 +164,12 @@ def _run(args: List[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as exc:
-        # Our own help; commands are told of by run_command.
+        # The driver's own help could not be written. Errors of commands are reported in run_command.
         return _report("flux: ", CommandError(str(exc.strerror or exc)))
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
-    """The same, under the project's own name; `--version` alone is Headrace's, not that of the commands of Flux."""
+    """Run a command line as `flux` does, but `--version` alone prints Headrace's version."""
     if (sys.argv[1:] if argv is None else argv) in (["-V"], ["--version"]):
         print(f"headrace {__version__}")
         return 0
@@ -204,7 +209,7 @@ def _drive(args: List[str]) -> int:
 
 
 def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
-    """Run command `name`; errors become its own kind of line on stderr and a status."""
+    """Run command `name`; an error becomes a line with the command's prefix on stderr and an exit status."""
     if name == "help" and argv and argv[0][:1] != "-":
         status = _manual_page(argv[0]) if len(argv) == 1 else None
         return run_command(argv[0], [*argv[1:], "--help"], verbose) if status is None else status
@@ -223,7 +228,7 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         _be_interruptible()
     try:
         status = _status(module.main, [argv] if entry[0] not in _SHARED else [argv, name])
-        # Errors of writing, such as a full disk, are the command's, too.
+        # Flush here, so that a write error such as a full disk is reported with the command's prefix.
         sys.stdout.flush()
         return status
     except CommandError as exc:
@@ -236,18 +241,18 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
 
 
 def _text(exc: OSError, prefix: str) -> str:
-    """What a command says of an error that it did not expect."""
+    """The text of an OSError that the command did not handle."""
     from headrace.formats.spec.os_error import text_of
 
     if not str(exc.strerror).startswith("Unable to connect to Flux"):
         return refusal(exc) if "ERROR" in prefix else text_of(exc)
     if "FLUX_URI" in os.environ or not sys.stderr.isatty():
         return str(exc.strerror)
-    return f"{exc.strerror}\nflux: no instance is here: `flux start` begins one, FLUX_URI names one that runs"
+    return f"{exc.strerror}\nflux: no instance found: start one with `flux start`, or set FLUX_URI to a running one"
 
 
 def _status(main: Callable[..., int], args: List[Any]) -> int:
-    """The status of a command: argparse, which shows help and refuses arguments, ends it by SystemExit."""
+    """Run a command and return its status, also if argparse ends it with SystemExit."""
     try:
         return int(main(*args))
     except SystemExit as exc:
@@ -257,15 +262,17 @@ def _status(main: Callable[..., int], args: List[Any]) -> int:
 
 
 def _be_interruptible() -> None:
-    """Have SIGINT end this command where a shell without job control, which starts `command &` with SIGINT ignored,
-    has started it."""
+    """Restore the default action of SIGINT.
+
+    A shell without job control starts `command &` with SIGINT ignored.
+    """
     from headrace.formats.spec.stdlib_parts import signal
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Commands that wait for jobs. SIGINT ends them even where a shell without job control started them with it ignored.
+# Commands that wait for jobs. SIGINT ends them even if a shell without job control started them with SIGINT ignored.
 _INTERRUPTIBLE = (
     "alloc",
     "batch",
@@ -284,7 +291,7 @@ _INTERRUPTIBLE = (
 # Commands that become brokers.
 _BROKERS = ("broker", "start")
 
-# Modules that serve several commands are told which one was meant.
+# Modules of several commands; their `main` gets the name of the command as a second argument.
 _SHARED = ("installation", "instance.attr", "instance.shutdown", "instance.start", "resource.graph")
 
 
@@ -307,17 +314,17 @@ def _report(prefix: str, exc: CommandError) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Point stdout at /dev/null so that the interpreter's last flush cannot fail again."""
+    """Point stdout at /dev/null, so that the interpreter's last flush cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_closed_streams() -> None:
-    """Give streams that our caller closed /dev/null, so that no socket or file takes their numbers."""
+    """Open closed standard streams on /dev/null, so that no socket or file gets their descriptors."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
         except OSError:
-            # The lowest free number, which is this one.
+            # open(2) returns the lowest free descriptor, which is `fd`.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
@@ -328,7 +335,7 @@ def _load(name: str, entry: Tuple[str, str]) -> Any:
     try:
         __import__(full)
     except ModuleNotFoundError as exc:
-        # The name of the first package of the path that is missing.
+        # `exc.name` is the first missing package on the path to the module. Any other name is a missing dependency.
         if not f"{full}.".startswith(f"{exc.name}."):
             raise
         raise CommandError(f"'{name}' is not available in this version of Headrace") from None
@@ -362,9 +369,9 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
 
 
 def _manual_page(topic: str) -> Optional[int]:
-    """Show the manual page of a command, or of a topic, as man(1) does, and give its status; None where there is none.
+    """Show the manual page of a topic with man(1) and return its status; None without such a page.
 
-    With FLUX_IGNORE_NO_DOCS our own help is shown in any case.
+    With FLUX_IGNORE_NO_DOCS set it always returns None, so that the command's own help is shown.
     """
     if os.environ.get("FLUX_IGNORE_NO_DOCS"):
         return None
@@ -385,7 +392,10 @@ def _command_list() -> str:
 
 
 def _added_commands(pattern: str) -> str:
-    """What the files that match a shell pattern, JSON lists of category, command and description, add to the help."""
+    """Lines of the help from the files that match a shell pattern.
+
+    Each file is a JSON list of objects with category, command and description.
+    """
     if not pattern:
         return ""
     import glob

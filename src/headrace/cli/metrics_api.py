@@ -1,4 +1,4 @@
-"""`headrace metrics-api start`: an instance's numbers as custom metrics of Kubernetes."""
+"""`headrace metrics-api start`: serves an instance's metrics as custom metrics of Kubernetes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _parser() -> Parser:
     parser = Parser(
         "headrace metrics-api",
         usage="headrace metrics-api start [OPTIONS]",
-        description="Serve an instance's numbers to autoscalers of Kubernetes (custom.metrics.k8s.io/v1beta2)",
+        description="Serve an instance's metrics to Kubernetes autoscalers (custom.metrics.k8s.io/v1beta2)",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     text = "Serve until SIGINT or SIGTERM"
     start = commands.add_parser("start", prog="headrace metrics-api start", help=text, description=text)
-    start.add_argument("--host", default="0.0.0.0", help="An address of this machine (default: 0.0.0.0, which is all)")
-    start.add_argument("--port", type=port, default=8443, help="0: any that is free (default: 8443)")
+    start.add_argument("--host", default="0.0.0.0", help="Address to listen at (default: 0.0.0.0, all addresses)")
+    start.add_argument("--port", type=port, default=8443, help="Port to listen at; 0 is any free one (default: 8443)")
     start.add_argument(
         "--namespace",
         action="append",
@@ -33,14 +33,29 @@ def _parser() -> Parser:
         metavar="NAME",
         help="Answer for this namespace (default: the pod's own, or flux-operator); may be given several times",
     )
-    start.add_argument("--service-name", default="", metavar="NAME", help="The Service (custom-metrics-apiserver)")
-    start.add_argument("--api-path", default="", metavar="PATH", help="In place of /apis/custom.metrics.k8s.io/v1beta2")
+    start.add_argument(
+        "--service-name",
+        default="",
+        metavar="NAME",
+        help="The Service that the metrics belong to (default: custom-metrics-apiserver)",
+    )
+    start.add_argument(
+        "--api-path",
+        default="",
+        metavar="PATH",
+        help="Path of the API (default: /apis/custom.metrics.k8s.io/v1beta2)",
+    )
     start.add_argument("--ssl-certfile", default="", metavar="FILE", help="Certificate (PEM)")
     start.add_argument("--ssl-keyfile", default="", metavar="FILE", help="Its key (PEM)")
     start.add_argument(
-        "--custom-metric", default="", metavar="FILE", help="Python functions of a handle, each of which is a metric"
+        "--custom-metric",
+        default="",
+        metavar="FILE",
+        help="Python file with more metrics: each function gets a handle and returns a value",
     )
-    start.add_argument("--no-cache", action="store_true", help="Ask the broker for each request, not once a second")
+    start.add_argument(
+        "--no-cache", action="store_true", help="Query the broker for each request instead of once a second"
+    )
     return parser
 
 
@@ -54,12 +69,12 @@ def main(argv: List[str]) -> int:
         raise settings.SettingsError("--ssl-certfile and --ssl-keyfile go together")
     certificate = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
     serve.check_certificate(certificate, ("--ssl-certfile", "--ssl-keyfile"))
-    # A Secret is mounted with rights for all in its pod, who are no others.
+    # A warning only: all users of a pod can read a mounted Secret, and a pod has no other users.
     if certificate and serve.exposed(options.ssl_keyfile):
         sys.stderr.write(f"{PREFIX}--ssl-keyfile {serve.exposed(options.ssl_keyfile)}\n")
     path = options.api_path or metrics_api.DEFAULT_PATH
     if not path.startswith("/"):
-        raise settings.SettingsError(f"--api-path is {path}, it must begin with /")
+        raise settings.SettingsError(f"--api-path must begin with /, not {path}")
     chosen = metrics_api.Options(
         uri=os.environ.get("FLUX_URI", ""),
         namespaces=tuple(options.namespace) or (metrics_api.own_namespace(),),

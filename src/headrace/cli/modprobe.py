@@ -1,6 +1,7 @@
-"""`flux modprobe run FILE`: load or remove modules and run tasks as a Python file says (flux-modprobe(1)).
+"""`flux modprobe run FILE`: runs a Python file of module and task definitions (flux-modprobe(1)).
 
-The file imports `flux.modprobe`, and what runs it is there: this starts the interpreter that finds both.
+The file imports `flux.modprobe`, which also has the code that runs it. This command starts the interpreter that finds
+both.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _TABLE = {"run": ("Run a file of startup or shutdown tasks", None)}
 _RUN = ExactCommand(
     "flux-modprobe run",
     "[OPTIONS] FILE",
-    "Load or remove modules and run tasks as a Python file says",
+    "Run a Python file that loads or removes modules and runs tasks",
     (
-        ("v", "verbose", "", "Say what is run"),
-        ("", "dry-run", "", "Say what would be run, and run nothing"),
+        ("v", "verbose", "", "Print the tasks that run"),
+        ("", "dry-run", "", "Print the tasks that would run, and run nothing"),
     ),
 )
 _CODE = "import sys, flux.modprobe; sys.exit(flux.modprobe.run_file(sys.argv[1], *map(int, sys.argv[2:])))"

@@ -1,4 +1,4 @@
-"""`flux module`: load, remove, list and inspect broker modules."""
+"""`flux module`: loads, removes, lists and inspects broker modules."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
 PREFIX = "flux-module: "
 
 _TABLE = {
-    "list": ("Print the modules of a broker and what they serve", None),
-    "remove": ("Stop a module", None),
-    # Its other name.
+    "list": ("List the modules of a broker and their services", None),
+    "remove": ("Remove a module", None),
+    # Another name of remove.
     "unload": ("", None),
-    "load": ("Start a module in a broker", None),
-    "reload": ("Stop a module and start it again", None),
-    "stats": ("Print what a module counts, as JSON", None),
+    "load": ("Load a module", None),
+    "reload": ("Remove a module and load it again", None),
+    "stats": ("Print a module's statistics as JSON", None),
     "debug": ("Print or change a module's debug bits", None),
-    "trace": ("Print messages that modules send and receive, as they pass", None),
+    "trace": ("Print the messages that modules send and receive", None),
 }
-_FORCE = ("f", "force", "", "Succeed if no such module is there")
+_FORCE = ("f", "force", "", "Succeed if the module is not loaded")
 _LIST = Command(
     "flux-module list",
     "[OPTIONS]",
-    "Print the modules of a broker and what they serve",
+    _TABLE["list"][0],
     (("l", "long", "", "Show the path of each module"),),
 )
 _LOAD = Command(
     "flux-module load",
     "[OPTIONS] module",
-    "Start a module in a broker",
-    (("n", "name", "NAME", "Load it under this name"), ("", "exec", "", "Run the module in a process of its own")),
+    _TABLE["load"][0],
+    (("n", "name", "NAME", "Load the module under this name"), ("", "exec", "", "Run the module in its own process")),
 )
-_REMOVE = Command("flux-module remove", "[OPTIONS] module", "Stop a module", (_FORCE,))
+_REMOVE = Command("flux-module remove", "[OPTIONS] module", _TABLE["remove"][0], (_FORCE,))
 _RELOAD = Command(
     "flux-module reload",
     "[OPTIONS] module",
-    "Stop a module and start it again",
+    _TABLE["reload"][0],
     (
         _FORCE,
-        ("n", "name", "NAME", "Load it under this name"),
-        ("", "exec", "", "Run the module in a process of its own"),
+        ("n", "name", "NAME", "Load the module under this name"),
+        ("", "exec", "", "Run the module in its own process"),
     ),
 )
 _STATS = Command(
     "flux-module stats",
     "[OPTIONS] module",
-    "Print what a module counts, as JSON",
+    "Print a module's statistics as JSON",
     (
-        ("p", "parse", "OBJNAME", "Print one value only, by its path: a.b.c"),
+        ("p", "parse", "OBJNAME", "Print only one value, by its path: a.b.c"),
         ("s", "scale", "N", "Multiply the value by N"),
         ("t", "type", "int|double", "Print the value as int or double"),
         ("c", "clear", "", "Set the counters of this broker to 0"),
         ("C", "clear-all", "", "Set the counters of all brokers to 0"),
-        ("R", "rusage", "[WHO]", "Print what the broker has used: self (default), children or thread"),
+        ("R", "rusage", "[WHO]", "Print the broker's resource usage: self (default), children or thread"),
     ),
 )
 _DEBUG = Command(
@@ -82,13 +82,13 @@ _DEBUG = Command(
 _TRACE = Command(
     "flux-module trace",
     "[OPTIONS] [module...]",
-    "Print messages that modules send and receive, as they pass",
+    "Print the messages that modules send and receive",
     (
-        ("f", "full", "", "Print what the messages carry"),
-        ("T", "topic", "GLOB", "Only messages whose topic matches this pattern"),
-        ("t", "type", "TYPE,...", "Only these kinds, split at commas: request, response, event, control"),
-        ("H", "human", "", "Print times for people"),
-        ("d", "delta", "", "With --human, print how long after the line before each came"),
+        ("f", "full", "", "Print the payloads of messages"),
+        ("T", "topic", "GLOB", "Print only messages whose topic matches this pattern"),
+        ("t", "type", "TYPE,...", "Print only these types, separated by commas: request, response, event, control"),
+        ("H", "human", "", "Print short times, with the date when a new minute begins"),
+        ("d", "delta", "", "With --human, print the time since the previous line"),
         ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
     ),
 )
@@ -180,7 +180,7 @@ def _reload(argv: List[str]) -> int:
         if exc.errno != errno.ENOSYS:
             text = str(exc.strerror)
             raise CommandError(text if text.startswith("remove ") else f"load {path}: {text}") from None
-    # A broker of Flux has no request for both.
+    # Flux's brokers do not have this request: remove and load the module with two requests.
     name = options.get("name") or path.rpartition("/")[2].partition(".")[0]
     _remove_one(handle, name, options.has("force"))
     _load_one(handle, path, args, options.get("name"), options.has("exec"))
@@ -217,7 +217,7 @@ def _stats(argv: List[str]) -> int:
 
 
 def _converted(number: float, options: Options) -> float:
-    """A number as `--scale` and `--type` want it. Raises CommandError."""
+    """Convert a number by `--scale` and `--type`. Raises CommandError."""
     if options.has("scale"):
         try:
             number *= float(options.get("scale"))
@@ -259,13 +259,16 @@ def _trace(argv: List[str]) -> int:
     colored = option_wants_color(options)
     for entry in Handle().stream("module.trace", request):
         sys.stdout.write(_traced(entry, human, colored))
-        # Whoever follows it through a pipe wants each message when it is there.
+        # So that a reader of the output sees each message at once.
         sys.stdout.flush()
     return 0
 
 
 def _traced(entry: Dict[str, Any], human: Optional[HumanTime], colored: bool) -> str:
-    """`TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]` and, where it was asked for, the payload in a line of its own."""
+    """Format a message: `TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]`.
+
+    With --full, a second line has the payload.
+    """
     stamp = entry["timestamp"]
     when = human.show(stamp) if human is not None else f"{stamp:.6f}"
     status = f" {errno.errorcode.get(entry['errnum'], entry['errnum'])}" if entry.get("errnum") else ""

@@ -1,6 +1,4 @@
-"""`headrace operator run|manifests|uninstall`: the operator that makes MiniClusters of pods on Kubernetes, its install,
-and its removal.
-"""
+"""`headrace operator`: runs the MiniCluster operator, prints its manifests, or uninstalls it."""
 
 from __future__ import annotations
 
@@ -20,10 +18,11 @@ def _parser() -> Parser:
     parser = Parser(
         "headrace operator",
         usage="headrace operator {run,manifests,uninstall} [OPTIONS]",
-        description="Run the operator that makes MiniClusters of pods on Kubernetes, install it, or remove it",
+        description="Run, install or remove the Kubernetes operator that creates the pods of MiniClusters",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    run = commands.add_parser("run", prog="headrace operator run", help="Run the operator until it is told to stop")
+    text = "Run the operator until SIGINT or SIGTERM"
+    run = commands.add_parser("run", prog="headrace operator run", help=text)
     where = run.add_mutually_exclusive_group()
     where.add_argument(
         "--namespace",
@@ -31,10 +30,10 @@ def _parser() -> Parser:
         type=_names,
         default=(),
         metavar="NAME,...",
-        help="Look after the MiniClusters of these namespaces only",
+        help="Manage the MiniClusters of these namespaces only",
     )
-    where.add_argument("--all-namespaces", action="store_true", help="Look after all MiniClusters (the default)")
-    run.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
+    where.add_argument("--all-namespaces", action="store_true", help="Manage all MiniClusters (default)")
+    run.add_argument("--view-image", default="", metavar="IMAGE", help="Image of the view, which adds Headrace to pods")
     run.add_argument(
         "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
     )
@@ -43,12 +42,12 @@ def _parser() -> Parser:
         "--flux-operator-namespace",
         default="operator-system",
         metavar="NAME",
-        help="Where the Flux Operator in Go may run, beside the namespaces of --namespace ('' is nowhere)",
+        help="With --namespace, also look for the Flux Operator in Go in this namespace ('' disables it)",
     )
     run.add_argument(
         "--metrics-api",
         action="store_true",
-        help="Serve autoscalers what leads tell (custom and external metrics), by the server of the webhook",
+        help="Serve the metrics of leads to autoscalers (custom and external metrics), on the webhook's port",
     )
     controller_options.add_to(run)
     prints = commands.add_parser(
@@ -56,11 +55,11 @@ def _parser() -> Parser:
     )
     _add_install(prints)
     removes = commands.add_parser(
-        "uninstall", prog="headrace operator uninstall", help="Remove the operator from a cluster, wherever it is there"
+        "uninstall", prog="headrace operator uninstall", help="Remove the operator from a cluster, in any namespace"
     )
     installing.add_to(removes)
     removes.add_argument(
-        "--delete-miniclusters", action="store_true", help="Delete all MiniClusters, too, after their queues are saved"
+        "--delete-miniclusters", action="store_true", help="Also delete all MiniClusters, after saving their queues"
     )
     return parser
 
@@ -68,16 +67,18 @@ def _parser() -> Parser:
 def _add_install(parser: Parser) -> None:
     parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="The operator's own namespace")
     parser.add_argument("--image", default="", help="Image of the operator")
-    parser.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
     parser.add_argument(
-        "--watch-namespace", type=_names, default=(), metavar="NAME,...", help="Look after these namespaces only"
+        "--view-image", default="", metavar="IMAGE", help="Image of the view, which adds Headrace to pods"
+    )
+    parser.add_argument(
+        "--watch-namespace", type=_names, default=(), metavar="NAME,...", help="Manage these namespaces only"
     )
     parser.add_argument(
         "--network-policy",
         type=_names,
         default=(),
         metavar="NAME,...",
-        help="Say in these namespaces who reaches the brokers of MiniClusters (NetworkPolicy)",
+        help="Restrict access to the brokers of MiniClusters in these namespaces (NetworkPolicy)",
     )
     parser.add_argument(
         "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
@@ -89,19 +90,21 @@ def _add_install(parser: Parser) -> None:
         "--flux-operator-namespace",
         default="",
         metavar="NAME",
-        help="With --watch-namespace: let it see in this namespace whether the Flux Operator in Go runs",
+        help="With --watch-namespace: allow the operator to look for the Flux Operator in Go in this namespace",
     )
-    parser.add_argument("--replicas", type=replicas, default=1, metavar="N", help="Operators; one acts (default: 1)")
-    parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
-    parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
     parser.add_argument(
-        "--metrics-api", action="store_true", help="Let it serve autoscalers what leads tell (needs the webhook)"
+        "--replicas", type=replicas, default=1, metavar="N", help="Number of operator pods; one is active (default: 1)"
     )
-    parser.add_argument("--trainer", action="store_true", help="With training runtimes for Kubeflow Trainer")
+    parser.add_argument("--no-webhook", action="store_true", help="Leave out the admission webhook")
+    parser.add_argument("--cert-manager", action="store_true", help="Get the webhook's certificate from cert-manager")
+    parser.add_argument(
+        "--metrics-api", action="store_true", help="Serve the metrics of leads to autoscalers (needs the webhook)"
+    )
+    parser.add_argument("--trainer", action="store_true", help="Add training runtimes for Kubeflow Trainer")
 
 
 def _names(text: str) -> Tuple[str, ...]:
-    """NAME,... as names of namespaces. Raises ArgumentTypeError."""
+    """Parse NAME,... as names of namespaces. Raises ArgumentTypeError."""
     return tuple(namespace(name) for name in text.split(",") if name)
 
 
@@ -130,7 +133,7 @@ def main(argv: List[str]) -> int:
     if options.action == "uninstall":
         return _uninstall(options)
     if options.metrics_api and (options.no_webhook if options.action == "manifests" else not options.webhook_bind):
-        raise CommandError("--metrics-api needs the webhook, whose server autoscalers ask")
+        raise CommandError("--metrics-api needs the webhook: autoscalers connect to its server")
     if options.action == "manifests":
         return _manifests(options)
     controller_options.need_extra("the operator")

@@ -1,6 +1,7 @@
-"""`flux overlay`: the tree of brokers, and its health, asked of each of them and drawn.
+"""`flux overlay`: shows the tree of brokers and its health, and changes the tree.
 
-Brokers below one that is offline or lost cannot be asked. They are shown in its state, as ghosts.
+The health is queried from each broker with children. Brokers below an offline or lost one cannot be queried; they are
+shown with its state, as ghosts.
 """
 
 from __future__ import annotations
@@ -28,30 +29,28 @@ if TYPE_CHECKING:
 PREFIX = "flux-overlay: "
 
 _TABLE = {
-    "status": ("Show the tree of brokers and which of them are well", None),
-    "errors": ("Print which brokers are lost and why", None),
+    "status": ("Show the tree of brokers and their health", None),
+    "errors": ("Print lost brokers and the reasons", None),
     "lookup": ("Print the host of a rank, or the rank of a host", None),
-    "parentof": ("Print the rank that this one is connected to", None),
-    "disconnect": ("Cut off a broker, with all below it", None),
-    "grow": ("Let further hosts join the instance", None),
+    "parentof": ("Print the parent of a rank", None),
+    "disconnect": ("Disconnect a broker and its subtree", None),
+    "grow": ("Allow more hosts to join the instance", None),
 }
 _ERRORS = Command(
     "flux overlay errors",
     "[OPTIONS]",
-    "Print which brokers are lost and why",
-    (("t", "timeout", "FSD", "Wait so long for each broker's answer (default: 0.5s, 0: for ever)"),),
+    "Print lost brokers and the reasons",
+    (("t", "timeout", "FSD", "Maximum wait for the response of a broker (default: 0.5s, 0: no limit)"),),
 )
 _LOOKUP = Command("flux overlay lookup", "TARGET", "Print the host of a rank, or the rank of a host")
-_PARENTOF = Command("flux overlay parentof", "RANK", "Print the rank that this one is connected to")
+_PARENTOF = Command("flux overlay parentof", "RANK", "Print the parent of a rank")
 _DISCONNECT = Command(
     "flux overlay disconnect",
     "[OPTIONS] TARGET",
-    "Cut off the broker of a rank or host, with all below it",
-    (("r", "parent", "NODEID", "The rank that it is connected to (default: found in the tree)"),),
+    "Disconnect the broker of a rank or host, and its subtree",
+    (("r", "parent", "NODEID", "The rank of its parent (default: found in the tree)"),),
 )
-_GROW = Command(
-    "flux overlay grow", "HOSTS", "Let further hosts join the instance; their brokers are started after this"
-)
+_GROW = Command("flux overlay grow", "HOSTS", "Allow more hosts to join the instance; start their brokers after this")
 
 
 def main(argv: List[str]) -> int:
@@ -140,7 +139,7 @@ def _grow(argv: List[str]) -> int:
 
 
 def ranks_of(hosts: List[str], targets: str) -> Idset:
-    """The ranks that an idset or a hostlist names. Raises CommandError."""
+    """The ranks of an idset or a hostlist. Raises CommandError."""
     try:
         ranks = Idset.parse(targets)
     except ValueError:
@@ -162,18 +161,18 @@ def ranks_of(hosts: List[str], targets: str) -> Idset:
 _STATUS = Command(
     "flux overlay status",
     "[OPTIONS]",
-    "Show the tree of brokers and which of them are well",
+    "Show the tree of brokers and their health",
     (
-        ("r", "rank", "NODEID", "Begin at this rank (default: 0)"),
-        ("v", "verbose", "[LEVEL]", "Also how long each has been so; twice: also how fast it answered"),
-        ("t", "timeout", "FSD", "Wait so long for each broker's answer (default: 0.5s, 0: for ever)"),
-        ("", "summary", "", "Print the state of the whole in one word"),
-        ("", "down", "", "Leave out brokers that are well with all below them"),
-        ("", "no-pretty", "", "Print a plain list without the lines of a tree"),
-        ("", "no-ghost", "", "Leave out nodes behind offline or lost parents"),
+        ("r", "rank", "NODEID", "Start at this rank (default: 0)"),
+        ("v", "verbose", "[LEVEL]", "Also print how long each has been in its state; twice: also its response time"),
+        ("t", "timeout", "FSD", "Maximum wait for the response of a broker (default: 0.5s, 0: no limit)"),
+        ("", "summary", "", "Print only the state of the whole tree"),
+        ("", "down", "", "Leave out brokers whose whole subtree is healthy"),
+        ("", "no-pretty", "", "Print a plain list without tree lines"),
+        ("", "no-ghost", "", "Leave out nodes below offline or lost parents"),
         ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
-        ("H", "highlight", "TARGETS", "Set off these ranks or hosts, and the way to them"),
-        ("w", "wait", "STATE", "Wait until the state is STATE, then print"),
+        ("H", "highlight", "TARGETS", "Highlight these ranks or hosts, and their ancestors"),
+        ("w", "wait", "STATE", "Wait for this state, then print"),
     ),
 )
 _DEFAULT_TIMEOUT = 0.5
@@ -186,7 +185,10 @@ _HIGHLIGHT, _RESET = "\033[01;34m", "\033[0m"
 
 
 class _Line:
-    """One broker as it is shown: `ghost` means that nobody was asked, `took` is the round trip in ms (0: none)."""
+    """A line for a broker. `ghost`: its state is its ancestor's.
+
+    `took`: round trip in ms, 0 if it was not queried.
+    """
 
     __slots__ = ("entry", "ghost", "rank", "stem", "took")
 
@@ -199,7 +201,7 @@ class _Line:
 
 
 class _Tree:
-    """Asks brokers for the health of their children, level by level; a leaf only when its round trip is wanted."""
+    """Queries brokers for the health of their children, depth first; leaves only for their round trip."""
 
     def __init__(self, handle: Handle, timeout: float, ask_leaves: bool = False, ghosts: bool = True) -> None:
         self.handle = handle
@@ -222,7 +224,7 @@ class _Tree:
         return found
 
     def health(self, rank: int) -> Tuple[Dict[str, Any], float]:
-        """A broker's answer and the round trip in milliseconds. Raises OSError."""
+        """A broker's response and the round trip in milliseconds. Raises OSError."""
         start = time.monotonic()
         try:
             answer = self.handle.rpc("overlay.health", nodeid=rank).get(self.timeout or None)
@@ -231,7 +233,7 @@ class _Tree:
         return answer, (time.monotonic() - start) * 1000
 
     def walk(self, rank: int) -> Iterator[_Line]:
-        """The subtree, parents first. Raises OSError when its root cannot be asked."""
+        """The lines of a subtree, parents first. Raises OSError if its root does not respond."""
         answer, took = self.health(rank)
         yield _Line(rank, answer, "", took)
         yield from self._children(answer, "")
@@ -266,7 +268,7 @@ class _Tree:
 
 
 def _stems(stem: str, last: bool) -> Tuple[str, str]:
-    """What is drawn in front of a child, and in front of its own children."""
+    """The prefixes of a child's line, and of the lines of its own children."""
     return (stem + "└─ ", stem + "   ") if last else (stem + "├─ ", stem + "│  ")
 
 
@@ -280,7 +282,7 @@ def _timeout(options: Options) -> float:
 
 
 def _verbosity(options: Options) -> int:
-    """From `-v`, `-vv` and `--verbose=LEVEL`. Raises CommandError."""
+    """The level of `-v`, `-vv` or `--verbose=LEVEL`. Raises CommandError."""
     level = 0
     for value in options.get_list("verbose"):
         if value.isdigit():
@@ -320,7 +322,7 @@ def status(argv: List[str]) -> int:
 
 
 def _condition(line: _Line, verbose: int, colored: bool) -> str:
-    """`STATUS [for AGE] [ERROR] [(ROUND TRIP)]`."""
+    """Format the state of a line: `STATUS [for AGE] [ERROR] [(ROUND TRIP)]`."""
     entry = line.entry
     text = str(entry["status"])
     tint = _GHOST_TINT if line.ghost else _TINTS.get(text, "")
@@ -343,12 +345,12 @@ def _duration(seconds: float) -> str:
 
 
 def _wait(tree: _Tree, root: int, wanted: str, limit: Optional[float]) -> None:
-    """Return when the subtree is in the state; CommandError after `limit` seconds (None: never)."""
+    """Wait until the subtree is in the state. Raises CommandError after `limit` seconds (None: no limit)."""
     if wanted not in _STATES:
         raise CommandError(f"invalid --wait state '{wanted}': use {', '.join(_STATES)}")
     end = time.monotonic() + (limit or 0.0)
     while True:
-        # One that does not answer is not in that state yet.
+        # A broker that does not respond is not in the wanted state yet.
         with contextlib.suppress(TimeoutError):
             if tree.health(root)[0]["status"] == wanted:
                 return
@@ -358,7 +360,7 @@ def _wait(tree: _Tree, root: int, wanted: str, limit: Optional[float]) -> None:
 
 
 def errors(options: Options) -> int:
-    """One line for each error that brokers tell of those below them, behind the hosts that it concerns."""
+    """Print a line for each error that brokers report about their children: the hosts and the error."""
     options.need(0, 0)
     tree = _Tree(Handle(), _timeout(options))
     found: Dict[str, List[str]] = {}

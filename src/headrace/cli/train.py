@@ -1,6 +1,6 @@
-"""`headrace train run FILE`: a Job, JobSet or TrainJob without Kubernetes.
+"""`headrace train run FILE`: runs a Job, JobSet or TrainJob without Kubernetes.
 
-It runs by brokers of this machine, or as a job of the instance in FLUX_URI.
+It runs on brokers of this machine, or as a job of the instance in FLUX_URI.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _MOST = (1 << 31) - 1
 
 def _add_arguments(parser: Parser) -> None:
     add_foreign_file(parser)
-    parser.add_argument("--nodes", metavar="N", type=_number, help="Run on N nodes (default: what FILE says)")
-    parser.add_argument("--procs", metavar="P", type=_number, help="P processes a node (default: what FILE says)")
+    parser.add_argument("--nodes", metavar="N", type=_number, help="Run on N nodes (default: the number in FILE)")
+    parser.add_argument(
+        "--procs", metavar="P", type=_number, help="Run P processes per node (default: the number in FILE)"
+    )
     parser.add_argument("--json", action="store_true", help="Print the result as one JSON object on the last line")
 
 
@@ -74,25 +76,25 @@ def _tell(line: str) -> None:
 
 
 def _directory(cluster: ForeignCluster, folder: str, ignored: list[str]) -> str:
-    """The job's working directory: the container's, if it exists here, or the file's folder."""
+    """The job's working directory: the container's if it exists here, otherwise the file's folder."""
     from headrace.flux_jobs.read.running import working_dir
 
     wanted = os.path.join(folder, working_dir(cluster))
     if os.path.isdir(wanted):
         return wanted.rstrip("/") or "/"
-    ignored.append(f"workingDir {wanted} (no such folder here, {folder} instead)")
+    ignored.append(f"workingDir {wanted} (no such folder here, using {folder})")
     return folder
 
 
 def _start(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
-    """Run the cluster by brokers that are started for it."""
+    """Start brokers on this machine and run the cluster on them."""
     from headrace.engine.broker.launch import capacity
     from headrace.flux_jobs.read.running import plan
     from headrace.minicluster.run import local
 
     refused = capacity.refusal(cluster.size)
     if refused:
-        raise CommandError(f"{cluster.size} nodes: {refused}; --nodes gives another number")
+        raise CommandError(f"{cluster.size} nodes: {refused}; choose another number with --nodes")
 
     def say(line: str) -> None:
         if cluster.interactive:
@@ -131,10 +133,10 @@ def _parser() -> Parser:
     parser = Parser(
         "headrace train",
         usage="headrace train {run} [OPTIONS] ...",
-        description="Run the Jobs, JobSets and TrainJobs of Kubernetes by brokers, without Kubernetes",
+        description="Run Kubernetes Jobs, JobSets and TrainJobs on brokers, without Kubernetes",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    text = "Run FILE by brokers of this machine, or as a job of the instance in FLUX_URI"
+    text = "Run FILE on brokers of this machine, or as a job of the instance in FLUX_URI"
     one = commands.add_parser("run", prog="headrace train run", help=text, description=text)
     _add_arguments(one)
     one.set_defaults(run=_run_file)

@@ -71,7 +71,7 @@ def test_users_are_added_listed_changed_and_removed(run: Run, tmp_path: Path) ->
 
 
 def test_a_short_password_is_taken_with_a_warning(run: Run) -> None:
-    told = "headrace-api: a password of less than 8 characters is easily guessed\n"
+    told = "headrace-api: a password of fewer than 8 characters is easy to guess\n"
     assert run("headrace api users add ann.x --database=users", "12345") == (0, "ann.x has the userid 200000\n", told)
 
 
@@ -228,7 +228,7 @@ def test_passwords_typed_at_a_terminal_must_agree(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("getpass.getpass", lambda _prompt: next(typed))
     assert headrace(["api", "users", "add", "ann.x", "--database", str(tmp_path / "users")]) == 1
-    assert "two different passwords" in capfd.readouterr().err
+    assert "the passwords do not match" in capfd.readouterr().err
 
 
 BEHIND_PROXY = """

@@ -17,7 +17,7 @@ from instance import start
 from headrace.cli.main import headrace
 from headrace.k8s.runtime.admission.certificates import make_pair
 
-RUNS = "The service runs until it is interrupted (Ctrl-C). `headrace api url` prints an address again."
+RUNS = "The service runs until it is interrupted (Ctrl-C). `headrace api url` prints a new address."
 # Beginning of a script in an instance: starts the service, and waits until it is ready or has ended.
 SERVE = """
 LINE >ready 2>err & service=$!
@@ -118,8 +118,8 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --host ::", "host '::' can be reached from other machines"),
         ("headrace api start --host no.such.invalid", "host 'no.such.invalid': "),
         ("headrace api start --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
-        ("headrace api start --auth proxy", "--auth proxy believes whoever reaches the service, and every user"),
-        ("headrace api start --auth proxy --host 127.0.0.1", "--auth proxy believes whoever reaches the service"),
+        ("headrace api start --auth proxy", "--auth proxy trusts every client, and every user"),
+        ("headrace api start --auth proxy --host 127.0.0.1", "--auth proxy trusts every client"),
         *(
             (
                 f"headrace api start --port 0 --auth {auth} {option} x",
@@ -138,7 +138,7 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
             "--unknown-users is for --auth proxy, and has no effect with --auth token",
         ),
         ("headrace api start --socket api --port 0", "--port is for --host: a --socket has no port"),
-        ("headrace api start --socket api --name x", "--name is for --host: at a --socket the service may be called"),
+        ("headrace api start --socket api --name x", "--name is for --host: a --socket accepts every host name"),
         ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
         (
             "headrace api start --socket api --auth proxy --proxy-header Cookie",

@@ -80,18 +80,18 @@ def test_queues_are_named_with_commas_and_again_and_must_be_known() -> None:
 def test_ports_and_addresses() -> None:
     assert [port(text) for text in ("0", "4242", "65535")] == [0, 4242, 65535]
     for text in ("65536", "99999", "-1", "", "a", "1.5", "٣"):
-        with pytest.raises(argparse.ArgumentTypeError, match="is no port"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a port"):
             port(text)
     for text in ("", ":8080", "127.0.0.1:1", "[::1]:0", "example.org:65535"):
         assert address(text) == text
     for text, why in {
-        "abc": "'abc' is no HOST:PORT",
-        "8080": "no HOST:PORT",
-        "::1": "no HOST:PORT",
-        "::1:80": "no HOST:PORT",
-        "127.0.0.1:99999": "'99999' is no port",
-        "a:": "'' is no port",
-        "a:b": "'b' is no port",
+        "abc": "'abc' is not HOST:PORT",
+        "8080": "is not HOST:PORT",
+        "::1": "is not HOST:PORT",
+        "::1:80": "is not HOST:PORT",
+        "127.0.0.1:99999": "'99999' is not a port",
+        "a:": "'' is not a port",
+        "a:b": "'b' is not a port",
     }.items():
         with pytest.raises(argparse.ArgumentTypeError, match=why):
             address(text)

@@ -131,7 +131,7 @@ def test_a_cluster_without_the_queue_is_told_how_to_get_it(
     monkeypatch.setattr(server, "list_objects", absent)
     assert headrace(["fluxqueue", "list"]) == 1
     told = capsys.readouterr().err
-    assert "this cluster does not have the queue (404 page not found)" in told
+    assert "the queue is not installed in this cluster (404 page not found)" in told
     assert "headrace fluxqueue manifests" in told
 
 
@@ -177,8 +177,8 @@ def test_nodes_and_graph_where_a_queue_is_invalid(server: Server, capsys: pytest
     assert headrace(["fluxqueue", "nodes"]) == 0
     said = capsys.readouterr()
     assert said.out == before
-    assert "FluxQueue wrong is Invalid, and has no nodes: spec.defaultDuration: 2h is over spec.maxDuration" in said.err
-    assert "FluxQueue shares is Invalid, and has no nodes: it shares node n0 with" in said.err
+    assert "FluxQueue wrong is Invalid and has no nodes: spec.defaultDuration: 2h is over spec.maxDuration" in said.err
+    assert "FluxQueue shares is Invalid and has no nodes: it shares node n0 with" in said.err
     assert run(capsys, "headrace fluxqueue graph").startswith("cluster cluster0")
     assert headrace(["fluxqueue", "graph", "--queue", "shares"]) == 1
     assert "FluxQueue shares is Invalid: it shares node n0 with" in capsys.readouterr().err

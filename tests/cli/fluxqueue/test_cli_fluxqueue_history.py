@@ -47,12 +47,12 @@ def test_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["rows"][0]["states"] == {"Finished": 1}
     for options, why in {
         f"--statedir {tmp_path}/none": "is not there",
-        f"--statedir {tmp_path} --context there": "a store is read without a cluster",
+        f"--statedir {tmp_path} --context there": "use either a store",
     }.items():
         assert headrace(["fluxqueue", "history", *options.split()]) == 1
         assert why in capsys.readouterr().err
     assert headrace(shlex.split("headrace fluxqueue history --store-password-file /secret/password")[1:]) == 1
-    assert "give that, too" in capsys.readouterr().err
+    assert "--store-password-file needs --store" in capsys.readouterr().err
     assert headrace(["fluxqueue", "history", "--statedir", str(tmp_path), "--since", "soon"]) == 1
     assert "--since: invalid duration 'soon'" in capsys.readouterr().err
 
@@ -83,7 +83,7 @@ def test_without_a_store_the_queue_of_the_cluster_is_asked(
     said = capsys.readouterr()
     assert [row.split() for row in said.out.splitlines()][1] == ["team", "3", "0", "-", "-", "-", "-", "1.50"]
     assert said.err.splitlines() == [
-        "1 more line does not fit in an answer",
+        "1 more line does not fit in the answer",
         "2 jobs that you may not read: not in these numbers",
     ]
     line_of = "headrace fluxqueue history --json --namespace n --kubeconfig file --context there"

@@ -40,22 +40,22 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("options", "why"),
     [
         *(
-            (f"{PAIR} --client-ca {file}", f"client-ca {file}: must have a certificate (PEM), and has none")
+            (f"{PAIR} --client-ca {file}", f"client-ca {file}: no readable certificate (PEM)")
             for file in ("empty", "text", "cut", "client.key")
         ),
         *(
-            (f"--tls-cert {file} --tls-key server.key", f"tls-cert {file}: must have a certificate (PEM), and has none")
+            (f"--tls-cert {file} --tls-key server.key", f"tls-cert {file}: no readable certificate (PEM)")
             for file in ("empty", "text", "cut", "server.key")
         ),
         *(
             (f"--tls-cert server.crt --tls-key {file}", f"tls-key {file}: must be the key of ")
             for file in ("empty", "text", "server.crt", "client.key", "locked.key")
         ),
-        ("--tls-cert server.crt --tls-key client.key", "server.crt, and is another one"),
+        ("--tls-cert server.crt --tls-key client.key", "server.crt, but is the key of another certificate"),
         (f"{PAIR} --client-ca none", "none: No such file or directory"),
         (f"{PAIR} --client-ca ''", "client-ca: must be a file, not ''"),
         ("--tls-cert '' --tls-key ''", "tls-cert: must be a file, not ''"),
-        ("--client-ca client.crt", "client-ca with them"),
+        ("--client-ca client.crt", "client-ca needs both"),
     ],
 )
 @pytest.mark.parametrize("command", ["match --port 0", "run --grpc 127.0.0.1:0"])

@@ -77,4 +77,4 @@ def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_no_name_is_not_printed(option: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(["fluxqueue", "manifests", "--grpc", f"--{option}={name}"]) == 2
     out, err = capsys.readouterr()
-    assert f"argument --{option}: '{name}' is no name, which has a-z, 0-9" in err and not out
+    assert f"argument --{option}: '{name}' is not a valid name: use a-z, 0-9" in err and not out

@@ -82,15 +82,15 @@ def test_grpc_on_the_live_graph(
     plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(certificate, key, client_ca))
     assert matching == [None, plain, full]
     assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
-    assert "argument --grpc: '127.0.0.1' is no HOST:PORT" in capsys.readouterr().err
+    assert "argument --grpc: '127.0.0.1' is not HOST:PORT" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc-queue", "zz"]) == 1
-    assert "--grpc-queue is the FluxQueue that --grpc matches" in capsys.readouterr().err
+    assert "--grpc-queue needs --grpc" in capsys.readouterr().err
     tls = line.split()[-6:]
     assert headrace(["fluxqueue", "run", *tls]) == 1
-    why = "--grpc-tls-cert and --grpc-tls-key and --grpc-client-ca: for the services of --grpc: give that, too"
+    why = "--grpc-tls-cert and --grpc-tls-key and --grpc-client-ca: only with --grpc"
     assert why in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-queue", "X Y"]) == 2
-    assert "argument --grpc-queue: 'X Y' is no name" in capsys.readouterr().err
+    assert "argument --grpc-queue: 'X Y' is not a valid name" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
     assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 
@@ -111,7 +111,7 @@ def test_the_store(served: list[Serving], tmp_path: Path, capsys: pytest.Capture
     for options, why in {
         "--store postgresql://me:secret@db/jobs": "write it into a password file",
         "--store db/jobs": "must be sqlite:PATH or postgresql://USER@HOST/NAME",
-        "--store-password-file /secret/password": "give that, too",
+        "--store-password-file /secret/password": "--store-password-file needs --store",
     }.items():
         assert headrace(["fluxqueue", "run", *options.split()]) == 1
         assert why in capsys.readouterr().err

@@ -22,7 +22,7 @@ def value(data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["-t", "soon", "k", "x"], "--timestamp: 'soon' is no number of seconds"),
+        (["-t", "soon", "k", "x"], "--timestamp: 'soon' is not a number of seconds"),
         (["k", "x", "{"], "context is not a JSON object"),
     ],
 )

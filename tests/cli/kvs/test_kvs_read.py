@@ -24,8 +24,8 @@ def test_the_first_key_that_is_not_there_ends_it_after_those_before(answers: Any
     [
         (["--at={", "a"], "--at={: give a tree object, as `flux kvs getroot` prints it"),
         (["--at=", "a"], "--at=: give a tree object"),
-        (["--stream", "--at={}", "a"], "--stream gives values"),
-        (["--stream", "--treeobj", "a"], "--stream gives values"),
+        (["--stream", "--at={}", "a"], "--stream cannot be used with --treeobj or --at"),
+        (["--stream", "--treeobj", "a"], "--stream cannot be used with --treeobj or --at"),
         (["--watch", "--count=x", "a"], "requires an integer argument, got 'x'"),
     ],
 )

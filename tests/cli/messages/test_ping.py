@@ -48,7 +48,7 @@ def test_a_target_is_a_service_a_rank_a_host_or_two_of_them(argv: list[str], sho
     ("argv", "text"),
     [
         (["-r", "n9", "kvs"], "invalid nodeid/host: 'n9'"),
-        (["-i", "soon", "2"], "--interval: 'soon' is no number of seconds"),
+        (["-i", "soon", "2"], "--interval: 'soon' is not a number of seconds"),
         (["-i", "nan", "2"], "--interval"),
         (["-i", "-1", "2"], "interval must be >= 0"),
         (["-c", "x", "2"], "requires an integer"),

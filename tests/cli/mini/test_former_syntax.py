@@ -74,7 +74,7 @@ def test_the_command_that_was_meant_is_run_with_one_line_of_notice() -> None:
     words = [sys.executable, "-c", code, "mini", "run", "--dry-run", "-n2", "hostname"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert '"command": ["hostname"]' in done.stdout
-    assert done.stderr == "headrace-mini: `flux mini run` is the syntax until 2023: running `flux run`\n"
+    assert done.stderr == "headrace-mini: `flux mini run` is the old syntax (until 2023): running `flux run`\n"
 
 
 def test_the_plugin_of_kubectl_has_no_such_commands(

@@ -48,7 +48,8 @@ def test_a_job_is_printed_as_a_minicluster(tmp_path: Path, capsys: pytest.Captur
     path.write_text(JOB)
     assert headrace(["mini", "convert", str(path)]) == 0
     printed = capsys.readouterr()
-    assert printed.err == f"{path}: a MiniCluster has no place for spec.template.spec.hostNetwork\n"
+    told = "not converted (a MiniCluster has no equivalent): spec.template.spec.hostNetwork"
+    assert printed.err == f"{path}: {told}\n"
     made.write_text(printed.out)
     assert headrace(["mini", "validate", str(made)]) == 0
     assert "MiniCluster hello is valid (size 2, tasks 2)" in capsys.readouterr().out
@@ -63,11 +64,11 @@ def test_the_runtime_of_a_trainjob_is_given_by_name_or_file(tmp_path: Path, caps
     assert headrace(["mini", "convert", "--runtime", "headrace-torch", str(path)]) == 0
     printed = capsys.readouterr()
     assert "tasks: 0" in printed.out and "pytorch" in printed.out
-    assert printed.err == f"{path}: a MiniCluster has no place for Secret/token\n"
+    assert printed.err == f"{path}: not converted (a MiniCluster has no equivalent): Secret/token\n"
     assert headrace(["mini", "convert", f"--runtime={own}", str(path)]) == 0
     assert "torchrun train.py" in capsys.readouterr().out
     assert headrace(["mini", "convert", "--runtime=nowhere", str(path)]) == 1
-    known = "by name there are headrace-distributed, headrace-torch"
-    assert f"--runtime=nowhere: no such file; {known}" in capsys.readouterr().err
+    known = "headrace-distributed, headrace-torch"
+    assert f"--runtime=nowhere: no such file or built-in runtime ({known}" in capsys.readouterr().err
     assert headrace(["mini", "convert", f"--runtime={path}", str(path)]) == 1
     assert "a runtime's file must hold one" in capsys.readouterr().err

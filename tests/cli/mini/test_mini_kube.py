@@ -208,7 +208,7 @@ def test_fields_that_our_commands_and_kubectl_have_set_are_taken_over(
     asked = [query["force"] for method, where, query, _ in taking.asked if (method, where) == ("PATCH", path)]
     assert asked == ["false", "true"]
     told = capsys.readouterr().err
-    assert "MiniCluster/sample applied, over spec.tasks of kubectl-edit\n" in told
+    assert "MiniCluster/sample applied, overwrote spec.tasks of kubectl-edit\n" in told
 
 
 def test_a_name_that_is_to_be_generated_is_made_as_the_api_server_makes_it(
@@ -241,8 +241,7 @@ def test_fields_that_kubectl_had_applied_and_the_file_no_longer_has_are_told(
     assert headrace(["mini", "apply", "--no-wait", file]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == (
         "headrace-mini: MiniCluster/sample: spec.tasks stays as set by kubectl-client-side-apply, though not in the "
-        'file: kubectl patch minicluster sample -n team --type merge -p \'{"spec": {"tasks": null}}\' removes what '
-        "stays"
+        'file; to remove: kubectl patch minicluster sample -n team --type merge -p \'{"spec": {"tasks": null}}\''
     )
 
 
@@ -642,7 +641,7 @@ def test_connect_says_of_one_that_has_not_started_when_it_will_work(
     server.items(PODS, pod("p", phase="Running", **container(running={})))
     server.answer("GET", f"{PODS}/p/exec", {"message": "no"}, 403)
     assert headrace(["mini", "connect", "sample", "flux", "uptime"]) == 1
-    assert "MiniCluster sample is Starting 0/2: its broker may not be up yet" in capsys.readouterr().err
+    assert "MiniCluster sample is Starting 0/2: its broker may not be running yet" in capsys.readouterr().err
 
 
 def test_connect_asks_for_the_command_in_the_pods_broker(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -836,8 +835,8 @@ def test_the_namespace_and_the_context_can_be_chosen(server: Server, capsys: pyt
     capsys.readouterr()
     assert headrace(["mini", "status", "--context", "away"]) == 1
     assert capsys.readouterr().err == (
-        "headrace-mini: the API server http://127.0.0.1:9: Connection refused (list miniclusters): does the "
-        "cluster run, and is it the one that KUBECONFIG, --kubeconfig and --context choose?\n"
+        "headrace-mini: the API server http://127.0.0.1:9: Connection refused (list miniclusters): check "
+        "that the cluster runs, and that KUBECONFIG, --kubeconfig or --context select the right one\n"
     )
     assert headrace(["mini", "status", "--context", "nowhere"]) == 1
     assert "no context 'nowhere' (there are: here, away)" in capsys.readouterr().err
@@ -1064,7 +1063,7 @@ def test_hpa_writes_an_autoscaler_on_the_demand_of_the_queue(
     ("words", "why"),
     [
         (["--min", "3", "sample"], "the smallest size is 3, it must be from 1 to the largest, 2"),
-        (["job/sample"], "job/sample is no MiniCluster"),
+        (["job/sample"], "job/sample is not a MiniCluster"),
         (["absent"], "does not know the kind MiniCluster"),
     ],
 )
@@ -1079,20 +1078,20 @@ def test_hpa_says_what_it_cannot_size(
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        ("hpa sample --max 0", 2, "'0' is no whole number from 1 to 100000"),
-        ("hpa sample --max 100001", 2, "'100001' is no whole number from 1 to 100000"),
-        ("hpa sample --min -1", 2, "'-1' is no whole number from 1 to 100000"),
+        ("hpa sample --max 0", 2, "'0' is not a whole number from 1 to 100000"),
+        ("hpa sample --max 100001", 2, "'100001' is not a whole number from 1 to 100000"),
+        ("hpa sample --min -1", 2, "'-1' is not a whole number from 1 to 100000"),
         ("hpa sample --min 5 --max 4", 1, "--min 5 is above --max 4"),
-        ("hpa sample --idle -1", 2, "'-1' is no whole number from 0 to 3600"),
-        ("hpa sample --idle 3601", 2, "'3601' is no whole number from 0 to 3600"),
-        ("hpa job/sample", 1, "job/sample is no MiniCluster"),
+        ("hpa sample --idle -1", 2, "'-1' is not a whole number from 0 to 3600"),
+        ("hpa sample --idle 3601", 2, "'3601' is not a whole number from 0 to 3600"),
+        ("hpa job/sample", 1, "job/sample is not a MiniCluster"),
         *(
-            (f"{command} {more}", 2, "'Bad_Name' is no name")
+            (f"{command} {more}", 2, "'Bad_Name' is not a valid name")
             for command in ("hpa", "logs", "status", "connect -n x")
             for more in ("Bad_Name", "--namespace Bad_Name x")
         ),
-        ("scale Bad_Name 1", 2, "'Bad_Name' is no name"),
-        ("status job/Bad_Name", 2, "'job/Bad_Name' is no name"),
+        ("scale Bad_Name 1", 2, "'Bad_Name' is not a valid name"),
+        ("status job/Bad_Name", 2, "'job/Bad_Name' is not a valid name"),
     ],
 )
 def test_options_are_looked_at_before_a_cluster_is_looked_for(

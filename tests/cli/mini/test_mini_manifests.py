@@ -55,7 +55,7 @@ def test_it_prints_the_objects_that_the_operator_applies(file: str, capsys: pyte
     out, err = capsys.readouterr()
     objects = list(yaml.safe_load_all(out))
     assert without_secret(objects) == expected()
-    assert "the view is view:1, which stands in for ghcr.io/converged-computing/flux-view-rocky:tag-9\n" in err
+    assert "using the view view:1 instead of ghcr.io/converged-computing/flux-view-rocky:tag-9\n" in err
     assert "not printed, apply them from the file: PersistentVolumeClaim/data\n" in err
 
 

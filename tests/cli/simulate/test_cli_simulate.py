@@ -178,16 +178,16 @@ def test_a_graph_may_come_from_a_file(flux, tmp_path):
     ("argv", "message"),
     [
         (["nosuch"], "headrace-simulate: ERROR: nosuch: No such file or directory\n"),
-        (["-"], "headrace-simulate: ERROR: standard input: holds no job that could be simulated\n"),
+        (["-"], "headrace-simulate: ERROR: standard input: no job in it can be simulated\n"),
         (["-", "--policy=lifo"], "queue policy 'lifo': must be one of fcfs, easy, hybrid, conservative\n"),
-        (["--synthetic=3"], "which machine? Give --nodes (and --cores, --gpus) or --graph\n"),
+        (["--synthetic=3"], "no description of the machine: give --nodes (and --cores, --gpus) or --graph\n"),
         (["--synthetic=3", "--nodes=2", "--match-policy=x"], "match policy: must be one of first"),
         (["--synthetic=3", "--graph=nosuch"], "nosuch: No such file or directory\n"),
         (["--synthetic=3", "--graph=g", "--nodes=1"], "leave out --nodes, --cores and --gpus\n"),
         (["--synthetic=3", "--nodes=1", "--starts=no/such"], "no/such: No such file or directory\n"),
-        ([], "give a trace, or --synthetic\n"),
+        ([], "give either TRACE or --synthetic\n"),
         (["-", "--nodes=0"], "'0' must be a positive integer\n"),
-        (["-", "--record=x"], "leave out the one to read\n"),
+        (["-", "--record=x"], "reads none: leave out TRACE\n"),
         (["--synthetic=3", "--nodes=2", "--fair-share=0"], "half-life must be a positive number of seconds, not 0.0\n"),
         (["--synthetic=3", "--nodes=2", "--fair-share=x"], "invalid"),
     ],
@@ -232,6 +232,6 @@ def test_a_page_shows_the_figures_the_machine_and_the_waits(flux, tmp_path):
     page = file.read_text()
     assert page.count("<svg ") == 4 and "Use of the machine, fcfs" in page and "Waits by size, easy" in page
     assert "machine: 2 nodes, 2 cores, 0 GPUs. trace: 3 jobs." in page and "<td>90.00 %</td>" in page
-    assert "src=" not in page and "href=" not in page and "the longest 3 min" in page
+    assert "src=" not in page and "href=" not in page and "the longest wait is 3 min" in page
     refused = flux("simulate", "-", "--html=-", stdin=TRACE.encode())
     assert refused.rc == 2 and "give it a file" in refused.stderr

@@ -368,11 +368,11 @@ def test_no_authority_is_not_the_same_as_an_empty_one(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ("headrace fluxqueue match --policy zork", "--policy: must be one of "),
-        ("headrace fluxqueue match --port 99999", "argument --port: '99999' is no port"),
+        ("headrace fluxqueue match --port 99999", "argument --port: '99999' is not a port"),
         ("headrace fluxqueue match --graph /no/such/file", "/no/such/file"),
         ("headrace fluxqueue match --graph /dev/null", "--graph: "),
         ("headrace fluxqueue match --tls-cert /dev/null", "--tls-cert and --tls-key go together"),
-        ("headrace fluxqueue match --client-ca /dev/null", "--client-ca with them"),
+        ("headrace fluxqueue match --client-ca /dev/null", "--client-ca needs both"),
     ],
 )
 def test_wrong_options_are_told(line: str, problem: str) -> None:

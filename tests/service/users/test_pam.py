@@ -215,18 +215,18 @@ def test_doctor_says_whether_it_fits_together(world: World) -> None:
     assert [line for line in checked.stdout.splitlines() if "as-user" in line or "PAM" in line] == [
         'ok    headrace.guests.submit is "as-user": jobs run as their users, who must be in passwd',
         "ok    PAM has the service 'headrace'",
-        "ok    this is root, for whom PAM checks all passwords",
+        "ok    you are root: PAM can check all passwords",
     ]
-    assert f"ok    users of jobs can pass the run directory {world.run}" in checked.stdout.splitlines()
+    assert f"ok    users of jobs can enter the run directory {world.run}" in checked.stdout.splitlines()
     world.run.chmod(0o700)
     try:
         closed = world.sh("root", f"headrace api doctor --auth pam --database={world.database}-none")
     finally:
         world.run.chmod(0o755)
     told = f"{world.run} has mode 0700, and must be passable for all, such as with 0711"
-    assert f"WRONG users of jobs cannot pass the run directory {world.run}: {told}" in closed.stdout.splitlines()
+    assert f"WRONG users of jobs cannot enter the run directory {world.run}: {told}" in closed.stdout.splitlines()
     other = f"{world.database}-other"
     added = f"echo long enough | headrace api users add stranger.x --database={other}"
     checked = world.sh("root", f"{added}; headrace api doctor --auth users --database={other}")
     assert checked.returncode == 1
-    assert "WRONG no entry in passwd, so that their jobs are refused: stranger.x" in checked.stdout.splitlines()
+    assert "WRONG not in passwd, so their jobs are refused: stranger.x" in checked.stdout.splitlines()

@@ -1,1 +1,1 @@
-"""`headrace api`: the service for scripts and browsers."""
+"""`headrace api`: the HTTP service for scripts and browsers."""

@@ -1,4 +1,7 @@
-"""`headrace api users` and `tokens`: the store of `--auth users`, also while a service runs."""
+"""`headrace api users` and `tokens`: read and change the user store.
+
+They also work while a service runs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from headrace.cli.common.errors import missing_extra
 from headrace.cli.common.named_formats import printable
 
-# The values of --auth by which there are several users.
+# The values of --auth that let several users log in.
 SEVERAL = ("users", "proxy", "pam")
 
 TYPE_CHECKING = False
@@ -25,46 +28,44 @@ _FILE = "api.sqlite"
 
 
 def add_parsers(commands: Any) -> None:
-    """The parsers of `users` and `tokens`; each sets `run`, which takes options and the store."""
-    users = _group(commands, "users", "The users of --auth users")
+    """Add the parsers of `users` and `tokens`; each sets `run`, a function of the options and the store."""
+    users = _group(commands, "users", "Manage the users of --auth users")
     add = _command(users, "users add", _add, "Add a user; the password is read from the terminal or from stdin")
     add.add_argument("name", metavar="NAME")
-    add.add_argument("--admin", action="store_true", help="Sees the jobs of all, stops the instance")
+    add.add_argument("--admin", action="store_true", help="Let the user see all jobs and stop the instance")
     add.add_argument(
         "--uid-range",
         type=_range,
         default=None,
         metavar="LOW-HIGH",
-        help="Of these is the userid of a user without an entry in passwd (default: 200000-299999)",
+        help="Range of userids for users without an entry in passwd (default: 200000-299999)",
     )
     listing = _command(users, "users list", _list_users, "List users")
     listing.add_argument("--json", action="store_true", help="Print JSON")
     remove = _command(
-        users, "users remove", _remove, "Remove a user with the tokens; the userid is given to nobody else"
+        users, "users remove", _remove, "Remove a user and the user's tokens; the userid is not used again"
     )
     remove.add_argument("name", metavar="NAME")
-    password = _command(
-        users, "users password", _set_password, "A new password; tokens of before are not valid any more"
-    )
+    password = _command(users, "users password", _set_password, "Set a new password and revoke the user's tokens")
     password.add_argument("name", metavar="NAME")
     renumber = _command(
-        users, "users renumber", _renumber, "Give a user the userid of passwd; tokens of before are not valid any more"
+        users, "users renumber", _renumber, "Set a user's userid to the one in passwd and revoke the user's tokens"
     )
     renumber.add_argument("name", metavar="NAME")
     admin = _command(users, "users admin", _set_admin, "Make a user an administrator")
     admin.add_argument("name", metavar="NAME")
-    admin.add_argument("--off", action="store_true", help="Make the user none any more")
+    admin.add_argument("--off", action="store_true", help="Make the user an ordinary user again")
 
-    _command(users, "users reset", _reset, "Begin without users where the store was lost; userids stay taken")
+    _command(users, "users reset", _reset, "Create an empty store after it was lost; userids are not used again")
 
-    tokens = _group(commands, "tokens", "The tokens of --auth users")
+    tokens = _group(commands, "tokens", "Manage the tokens of --auth users")
     listing = _command(tokens, "tokens list", _list_tokens, "List valid tokens")
-    listing.add_argument("name", metavar="NAME", nargs="?", default="", help="Those of this user only")
+    listing.add_argument("name", metavar="NAME", nargs="?", default="", help="List the tokens of this user only")
     listing.add_argument("--json", action="store_true", help="Print JSON")
-    issue = _command(tokens, "tokens issue", _issue, "Print a new token, which is not shown again")
+    issue = _command(tokens, "tokens issue", _issue, "Print a new token; it is not shown again")
     issue.add_argument("name", metavar="NAME")
-    issue.add_argument("--minutes", type=_minutes, default=600, metavar="N", help="It is valid so long (default: 600)")
-    issue.add_argument("--note", default="", metavar="TEXT", help="What it is for")
+    issue.add_argument("--minutes", type=_minutes, default=600, metavar="N", help="Minutes it is valid (default: 600)")
+    issue.add_argument("--note", default="", metavar="TEXT", help="A note about its purpose")
     revoke = _command(tokens, "tokens revoke", _revoke, "Revoke a token by its id")
     revoke.add_argument("id", metavar="ID")
 
@@ -84,11 +85,14 @@ def _command(group: Any, name: str, run: Any, text: str) -> argparse.ArgumentPar
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--database", default="", metavar="FILE", help=f"The store (default: {_FILE} in the statedir)")
+    parser.add_argument("--database", default="", metavar="FILE", help=f"User store (default: {_FILE} in the statedir)")
 
 
 def database(options: Any) -> str:
-    """The file of the store: the option's, or that in the statedir of this instance. Raises ValueError, OSError."""
+    """The path of the store: `--database`, or the file in this instance's statedir.
+
+    Raises ValueError, OSError.
+    """
     if options.database:
         return os.path.abspath(str(options.database))
     from headrace.wire.client.handle import Handle
@@ -99,12 +103,12 @@ def database(options: Any) -> str:
         except OSError:
             statedir = ""
     if not statedir:
-        raise ValueError("this instance has no statedir, in which the users could be: give --database FILE")
+        raise ValueError("this instance has no statedir to keep the users in: give --database FILE")
     return os.path.join(statedir, _FILE)
 
 
 def check_extra() -> None:
-    """Raises CommandError where a package that the store needs is not installed."""
+    """Raise CommandError if a package that the store needs is not installed."""
     try:
         import argon2  # noqa: F401
     except ImportError as exc:
@@ -112,7 +116,7 @@ def check_extra() -> None:
 
 
 def run(options: Any) -> int:
-    """Carry out one of these commands. Raises StoreError, a ValueError."""
+    """Run one of these commands. Raises StoreError, a ValueError."""
     from headrace.service.store import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
     from headrace.service.store.database import open_file
 
@@ -135,30 +139,30 @@ def _range(text: str) -> Tuple[int, int]:
     if not (
         dash and all(one.isascii() and one.isdigit() for one in (low, high)) and 0 < int(low) <= int(high) < 1 << 31
     ):
-        raise argparse.ArgumentTypeError(f"'{text}' is no range of userids, such as 200000-299999")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a range of userids (try 200000-299999)")
     return int(low), int(high)
 
 
 def _minutes(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1 << 31):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of minutes from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes (1 or more)")
     return int(text)
 
 
 def _password() -> str:
-    """A password: typed twice at a terminal, else the first line of stdin."""
+    """Read a password: typed twice at a terminal, otherwise the first line of stdin."""
     from headrace.service.store.users import SHORT_PASSWORD
 
     if sys.stdin.isatty():
         from getpass import getpass
 
         found = getpass("Password: ")
-        if getpass("Once more: ") != found:
-            raise ValueError("these are two different passwords")
+        if getpass("Repeat password: ") != found:
+            raise ValueError("the passwords do not match")
     else:
         found = sys.stdin.readline().rstrip("\n")
     if 0 < len(found) < SHORT_PASSWORD:
-        sys.stderr.write(f"headrace-api: a password of less than {SHORT_PASSWORD} characters is easily guessed\n")
+        sys.stderr.write(f"headrace-api: a password of fewer than {SHORT_PASSWORD} characters is easy to guess\n")
     return found
 
 
@@ -176,7 +180,7 @@ def _remove(options: Any, store: Store) -> None:
 
 
 def _reset(options: Any, store: Store) -> None:
-    """The store is new when it is opened."""
+    """Do nothing: `run` opens the store with `reset`, which makes it empty."""
 
 
 def _renumber(options: Any, store: Store) -> None:
@@ -247,7 +251,7 @@ def _print_json(rows: List[Any]) -> None:
 
 
 def _print_rows(header: str, rows: Iterable[Tuple[str, ...]]) -> None:
-    # Users write the notes.
+    # `printable`, because users write the notes.
     table = [tuple(header.split()), *(tuple(map(printable, row)) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:

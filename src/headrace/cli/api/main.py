@@ -1,4 +1,4 @@
-"""`headrace api`: the service for scripts and browsers, in an instance, and its users."""
+"""`headrace api`: runs the HTTP service of an instance, and manages its users and tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREFIX = "headrace-api: "
 _DEFAULT_PORT = 5000
 _PROXY_HEADER = "X-Remote-User"
 _AUDIT = (
-    "Where a line is added for each change and refusal (default with several users: api-audit.jsonl beside the store)"
+    "Append a line to FILE for each change and refusal (default with several users: api-audit.jsonl beside the store)"
 )
 
 
@@ -31,51 +31,61 @@ def _parser() -> Parser:
     parser = Parser(
         "headrace api",
         usage="headrace api start|url|users|tokens|doctor [OPTIONS]",
-        description="Serve the instance to scripts (/v1, as flux-restful-api does) and to browsers",
+        description="Serve the instance to scripts (/v1, the API of flux-restful-api) and to browsers",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     text = "Serve until SIGINT or SIGTERM"
     start = commands.add_parser("start", prog="headrace api start", help=text, description=text)
     where = start.add_mutually_exclusive_group()
-    where.add_argument("--host", default="", help="An address of this machine (default: HOST, or 127.0.0.1)")
-    where.add_argument("--socket", default="", metavar="PATH", help="A unix socket that is yours alone, in its place")
-    start.add_argument("--port", type=port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
+    where.add_argument("--host", default="", help="Address to listen at (default: the variable HOST, or 127.0.0.1)")
+    where.add_argument("--socket", default="", metavar="PATH", help="Listen at a unix socket that only you can open")
+    start.add_argument(
+        "--port",
+        type=port,
+        metavar="PORT",
+        help="Port to listen at; 0 is any free one (default: the variable PORT, or 5000)",
+    )
     start.add_argument("--tls-cert", default="", metavar="FILE", help="Certificate (PEM), to serve other machines")
     start.add_argument("--tls-key", default="", metavar="FILE", help="Its key (PEM)")
     start.add_argument(
-        "--behind-proxy", action="store_true", help="A proxy that has TLS is all that can reach the service"
+        "--behind-proxy", action="store_true", help="Only a proxy that terminates TLS can reach the service"
     )
     start.add_argument(
-        "--name", action="append", default=[], metavar="NAME", help="A further name by which the service may be called"
+        "--name", action="append", default=[], metavar="NAME", help="Accept this host name in requests, too"
     )
     start.add_argument(
         "--auth",
         choices=("token", "none", *accounts.SEVERAL),
         default="",
-        help="token: an address with a token opens the page, and scripts send one (default); none: all who reach the "
-        "service act as you; users: several, who log in by name and password (headrace api users); proxy: these, "
-        "logged in by a proxy at the --socket, which names them in a header; pam: those of this machine, whose "
-        "passwords PAM checks",
+        help="How users authenticate. token: an address with a token opens the page, and scripts send a token "
+        "(default); none: everybody who can reach the service acts as you; users: several users log in with name "
+        "and password (headrace api users); proxy: a proxy at the --socket logs users in and names them in a "
+        "header; pam: the users of this machine log in with the password that PAM checks",
     )
     start.add_argument(
-        "--proxy-header", default="", metavar="NAME", help=f"With --auth proxy: that header (default: {_PROXY_HEADER})"
+        "--proxy-header",
+        default="",
+        metavar="NAME",
+        help=f"With --auth proxy: the header with the user's name (default: {_PROXY_HEADER})",
     )
     start.add_argument(
         "--unknown-users",
         choices=("refuse", "add"),
         default="",
-        help="With --auth proxy: what becomes of a user who is not in the store (default: refuse)",
+        help="With --auth proxy: refuse users who are not in the store, or add them (default: refuse)",
     )
     accounts.add_database(start)
     start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
     start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
-    text = "Print an address that opens the page once, of each service of yours on this machine"
+    text = "For each service of yours on this machine, print an address that opens the page once"
     url = commands.add_parser("url", prog="headrace api url", help=text, description=text)
-    url.add_argument("--json", action="store_true", help="Print JSON objects, a line each, with a token for scripts")
+    url.add_argument("--json", action="store_true", help="Print a JSON object per line, with a token for scripts")
     accounts.add_parsers(commands)
-    text = "Check what a service with several users needs"
+    text = "Check the requirements of a service with several users"
     doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
-    doctor.add_argument("--auth", choices=accounts.SEVERAL, default="users", help="Check for this --auth of start")
+    doctor.add_argument(
+        "--auth", choices=accounts.SEVERAL, default="users", help="The --auth of start to check (default: users)"
+    )
     accounts.add_database(doctor)
     return parser
 
@@ -109,8 +119,8 @@ def _start(options: Any) -> int:
         raise settings.SettingsError(f"--tls-key {serve.exposed(options.tls_key)}")
     if options.auth == "proxy" and not options.socket:
         raise settings.SettingsError(
-            "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
-            "--socket PATH, to which you alone can connect, and your proxy"
+            "--auth proxy trusts every client, and every user of this machine can connect to a port: give --socket "
+            "PATH, which only you and your proxy can open"
         )
     header = settings.proxy_header(options.proxy_header or _PROXY_HEADER)
     listener = _listen(options, beyond)
@@ -129,20 +139,20 @@ def _start(options: Any) -> int:
     elif options.audit:
         chosen = dataclasses.replace(chosen, audit=options.audit)
     if chosen.audit:
-        # So that a path which is none is told here; the application opens it when it starts.
+        # Report a path that cannot be opened now; the application opens the file when it starts.
         os.close(audit.open_file(chosen.audit))
     if chosen.auth == "none" and beyond.is_protected and not options.socket:
-        raise settings.SettingsError("--auth none is for this machine only: who comes from elsewhere must be known")
+        raise settings.SettingsError("--auth none is for this machine only: users of other machines must log in")
     if chosen.auth == "none" and not options.socket:
         sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
     if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
-        sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
+        sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short and can be guessed: use 32 random characters\n")
     serve.run(chosen, listener, _print_json if options.json else _print, beyond)
     return 0
 
 
 def _listen(options: Any, beyond: Beyond) -> Listener:
-    """Listen where the options say, or else HOST and PORT. Raises SettingsError, OSError."""
+    """Listen at the address of the options, or of HOST and PORT. Raises SettingsError, OSError."""
     from headrace.service import serve, settings
 
     if not options.socket:
@@ -150,20 +160,20 @@ def _listen(options: Any, beyond: Beyond) -> Listener:
         host = options.host or os.environ.get("HOST") or "127.0.0.1"
         return serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
     if beyond.certificate:
-        raise settings.SettingsError("--socket is reached from this machine only, without TLS")
+        raise settings.SettingsError("--tls-cert is for --host: a --socket serves this machine only, without TLS")
     if options.port is not None:
         raise settings.SettingsError("--port is for --host: a --socket has no port")
     if options.name:
-        raise settings.SettingsError("--name is for --host: at a --socket the service may be called by any name")
+        raise settings.SettingsError("--name is for --host: a --socket accepts every host name")
     return serve.listen_at(options.socket)
 
 
-# Options that have no effect with another --auth than these.
+# Options and the values of --auth with which they have an effect.
 _OF_AUTH = {"database": accounts.SEVERAL, "proxy_header": ("proxy",), "unknown_users": ("proxy",)}
 
 
 def _check_auth(options: Any, auth: str) -> None:
-    """Raises SettingsError where an option has no effect with this `auth`."""
+    """Raise SettingsError if an option has no effect with this `auth`."""
     from headrace.service.settings import SettingsError
 
     for name, kinds in _OF_AUTH.items():
@@ -173,7 +183,7 @@ def _check_auth(options: Any, auth: str) -> None:
 
 
 def _check_pam() -> None:
-    """Raises SettingsError."""
+    """Raise SettingsError if PAM cannot be used."""
     from headrace.service.settings import SettingsError
     from headrace.service.users import pam
 
@@ -184,7 +194,7 @@ def _check_pam() -> None:
 
 def _print(ready: Ready) -> None:
     print(f"Open {ready.login or ready.url}" + (f" through {ready.socket}" if ready.socket else ""))
-    print("The service runs until it is interrupted (Ctrl-C). `headrace api url` prints an address again.", flush=True)
+    print("The service runs until it is interrupted (Ctrl-C). `headrace api url` prints a new address.", flush=True)
 
 
 def _print_json(ready: Ready) -> None:
@@ -194,7 +204,10 @@ def _print_json(ready: Ready) -> None:
 
 
 def _urls(options: Any) -> int:
-    """Print them, those of this instance first. Raises OSError where there is none, or one is not up yet."""
+    """Print the addresses of services, this instance's first.
+
+    Raises OSError if there is none, or it is not up yet.
+    """
     from headrace.service import running
     from headrace.wire.client.transport import DEFAULT_URI
 
@@ -202,7 +215,7 @@ def _urls(options: Any) -> int:
     found = sorted(running.found(), key=lambda one: one.get("uri") != uri)
     wrong = None
     if not found or found[0].get("uri") != uri:
-        # The instance may have started a service on another machine, and a proxy's address is not the instance's own.
+        # The instance may have started a service on another machine, or FLUX_URI is the address of a proxy.
         try:
             own = _of_instance()
             found = [own, *(one for one in found if _where(one) != _where(own))]
@@ -225,7 +238,7 @@ def _where(service: Dict[str, Any]) -> Tuple[Any, ...]:
 
 
 def _of_instance() -> Dict[str, Any]:
-    """That which the instance has started by its table [headrace.api]."""
+    """The service that the instance has started for its table [headrace.api]. Raises OSError."""
     from headrace.wire.client.handle import Handle
 
     try:
@@ -235,5 +248,5 @@ def _of_instance() -> Dict[str, Any]:
     except OSError as exc:
         if exc.errno not in (errno.ENOSYS, errno.ENOENT, errno.ECONNREFUSED, errno.EHOSTUNREACH):
             raise
-        text = "no service of yours runs on this machine, and the instance has started none: headrace api start"
+        text = "no service of yours runs on this machine, nor has the instance started one: try `headrace api start`"
         raise OSError(errno.ENOENT, text) from None

@@ -1,1 +1,1 @@
-"""What commands share: options, errors, tables and formats."""
+"""Parts that commands share: options, errors, tables and formats."""

@@ -1,4 +1,4 @@
-"""argparse in the manner of Flux's Python commands."""
+"""Argument parsers and argument types of the commands that Flux writes in Python, on argparse."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns.
+    """An argument parser named `flux-COMMAND` whose help has options and texts in two columns.
 
-    An abbreviated long option is refused, as flux-core does: it would end to work once another option begins alike.
-    With a `context`, where the arguments come from when not from the command line, an error names it instead of usage.
+    Abbreviated long options are rejected, as in flux-core: an abbreviation breaks when a similar option is added.
+    `context` names the source of arguments that are not from the command line; an error shows it instead of the usage.
     """
 
     context = ""
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse keeps it to itself if help cannot be written.
+        # argparse's own method ignores errors of writing.
         (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self._error_prog}: error: {message}\n")
 
     def _suggestion(self, words: str) -> str:
-        """Which options may have been meant by the first unknown one of `words`, in parentheses; "" for none."""
+        """A hint with options similar to the first unknown one in `words`, "" if there are none."""
         unknown = [word for word in words.split() if word[:2] == "--"]
         name = unknown[0][2:].partition("=")[0] if unknown else ""
         close = suggestions.similar(name, self._long_options()) if name else []
@@ -69,7 +69,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class BrokerParser(Parser):
-    """A parser of `flux start` and `flux broker`: errors, statuses and abbreviations are as in the quick commands."""
+    """The parser of `flux start` and `flux broker`.
+
+    Errors, exit statuses and abbreviations are as in the C commands.
+    """
 
     def __init__(self, command: str) -> None:
         super().__init__(
@@ -87,7 +90,10 @@ class BrokerParser(Parser):
 
 
 def subcommands(parser: Parser) -> Callable[..., Parser]:
-    """Let the parser need a COMMAND (`args.command`); what is returned adds one by name, help text and operands."""
+    """Make the parser require a COMMAND (`args.command`); returns a function that adds one.
+
+    The function takes the subcommand's name, help text and operands, and returns its parser.
+    """
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
     def command(name: str, text: str, *operands: str) -> Parser:
@@ -100,7 +106,10 @@ def subcommands(parser: Parser) -> Callable[..., Parser]:
 
 
 class _Formatter(argparse.HelpFormatter):
-    """argparse makes one for every option it is given, so the width is found once, without shutil."""
+    """A help formatter with a fixed column for texts.
+
+    argparse makes one for every option, so the terminal's width is determined once, and without importing shutil.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=40, width=_width())
@@ -121,34 +130,37 @@ def _width() -> int:
 
 
 def port(text: str) -> int:
-    """The number of a port. Raises ArgumentTypeError."""
+    """Parse a port number. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdigit() and int(text[:6]) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"'{text}' is no port, which is a number from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port (a number from 0 to 65535)")
     return int(text)
 
 
 def address(text: str) -> str:
-    """HOST:PORT, or :PORT for all of the machine's addresses; an IPv6 address as HOST is in brackets. "" stays what it
-    is. Raises ArgumentTypeError.
+    """Check HOST:PORT, or :PORT for all of the machine's addresses.
+
+    An IPv6 address as HOST is in brackets.
+
+    "" is accepted, too. Raises ArgumentTypeError.
     """
     host, colon, number = text.rpartition(":")
     is_ipv6 = host.startswith("[") and host.endswith("]")
     if text and (not colon or (":" in host and not is_ipv6)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no HOST:PORT, such as 127.0.0.1:4242, [::1]:4242 or :4242")
+        raise argparse.ArgumentTypeError(f"'{text}' is not HOST:PORT (try 127.0.0.1:4242, [::1]:4242 or :4242)")
     if text:
         port(number)
     return text
 
 
 def replicas(text: str) -> int:
-    """How many processes there are. Raises ArgumentTypeError."""
+    """Parse a number of replicas, 1 or more. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of processes, which is at least 1")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of replicas (1 or more)")
     return int(text)
 
 
 def between(smallest: int, largest: int) -> Callable[[str], int]:
-    """The type of a whole number from `smallest` to `largest`; it raises ArgumentTypeError."""
+    """The type of a whole number from `smallest` to `largest`; its errors are ArgumentTypeErrors."""
 
     def number(text: str) -> int:
         try:
@@ -156,46 +168,52 @@ def between(smallest: int, largest: int) -> Callable[[str], int]:
         except ValueError:
             found = smallest - 1
         if not smallest <= found <= largest:
-            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {smallest} to {largest}")
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {smallest} to {largest}")
         return found
 
     return number
 
 
 def object_name(text: str) -> str:
-    """The name of an object of Kubernetes (a subdomain of RFC 1123), after KIND/ if there is one.
+    """Check NAME or KIND/NAME of a Kubernetes object; NAME is a subdomain of RFC 1123.
 
-    KIND/ alone passes: it is refused where the kinds are known. Raises ArgumentTypeError.
+    KIND/ without a name passes here: the code that knows the kinds rejects it. Raises ArgumentTypeError.
     """
     return text if text.endswith("/") else _named(text, text.rpartition("/")[2])
 
 
 def optional_name(text: str) -> str:
-    """The name of an object of Kubernetes (a subdomain of RFC 1123), "" for none. Raises ArgumentTypeError."""
+    """Check the name of a Kubernetes object (a subdomain of RFC 1123), or "" for none.
+
+    Raises ArgumentTypeError.
+    """
     return text and _named(text, text)
 
 
 def _named(text: str, name: str) -> str:
-    """The text of an argument, if the name in it may be an object's. Raises ArgumentTypeError."""
+    """Return `text` if `name`, a part of it, is a valid object name. Raises ArgumentTypeError."""
     label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
     if len(name) > 253 or not re.fullmatch(rf"{label}(\.{label})*", name):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no name, which has a-z, 0-9, - and ., and begins and ends with a letter or digit"
+            f"'{text}' is not a valid name: use a-z, 0-9, - and ., with a letter or digit at both ends"
         )
     return text
 
 
 def namespace(text: str) -> str:
-    """The name of a namespace of Kubernetes (a label of RFC 1123). Raises ArgumentTypeError."""
+    """Check the name of a Kubernetes namespace (a label of RFC 1123). Raises ArgumentTypeError."""
     if len(text) > 63 or not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", text):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no name of a namespace, which has at most 63 of a-z, 0-9 and -, and no - at either end"
+            f"'{text}' is not a valid name of a namespace: use at most 63 of a-z, 0-9 and -, with no - at either end"
         )
     return text
 
 
 def queues_named(texts: List[str], known: Container[str]) -> List[str]:
-    """The queues of `--queue=NAME,...`, which may be given several times. Raises CommandError for one not known."""
+    """The queues of `--queue=NAME,...`, an option that may be repeated.
+
+    Raises CommandError for an unknown queue.
+    """
     names = [name for text in texts for name in text.split(",")]
     for name in names:
         if name not in known:

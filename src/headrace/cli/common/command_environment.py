@@ -1,8 +1,8 @@
 """The environment of commands: search paths, and the instance that `flux -p` and `flux -r` choose.
 
-Each path list is made of `FLUX_..._PREPEND`, this installation's folder and the value that was inherited, in this order
-and without repetitions (flux-environment(7)), so that a `flux` of another installation inside finds its own parts first
-and ours behind them.
+Each path list consists of `FLUX_..._PREPEND`, this installation's folder and the inherited value, in this order and
+without duplicates (flux-environment(7)). So a `flux` of another installation that a command runs finds its own parts
+before ours.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from headrace.wire.client.handle import Handle
 
 
-# variable: (variable whose folders go to the front, name of our folder)
+# variable: (variable with folders to put first, name of this installation's folder)
 _LISTS = {
     "PYTHONPATH": ("FLUX_PYTHONPATH_PREPEND", "python_path"),
     "FLUX_EXEC_PATH": ("FLUX_EXEC_PATH_PREPEND", "exec_path"),
     "FLUX_CONNECTOR_PATH": ("FLUX_CONNECTOR_PATH_PREPEND", "connector_path"),
     "FLUX_MODULE_PATH": ("FLUX_MODULE_PATH_PREPEND", "module_path"),
 }
-# Lists of users and sites, which hold no folder of ours.
+# Path lists of users and sites; no folder of this installation is added.
 _GIVEN = ("FLUX_RC_EXTRA", "FLUX_SHELL_RC_PATH")
-# The variables that `flux env` prints, as far as they are set.
+# The variables that `flux env` prints if they are set.
 NAMES = ("PATH", *_LISTS, "MANPATH", *_GIVEN, "FLUX_URI")
 
 
-# Commands that are asked for the bindings: a view gives them to no other program.
+# Commands that users run to get the Python bindings. In a view, no other command adds them to PYTHONPATH.
 _ASKING = ("env", "python")
 
 
 def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
-    """Change `environ`, that of this process, so that what `command` starts finds this installation first."""
+    """Change this process's `environ`, so that programs of `command` find this installation first."""
     bindings_unasked = is_in_view() and command not in _ASKING
     if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
         here = os.path.dirname(os.path.abspath(sys.argv[0]))
@@ -48,7 +48,7 @@ def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
         parts = [*environ.get(front, "").split(":"), *ours, *environ.get(name, "").split(":")]
         if any(parts):
             environ[name] = _joined(parts)
-    # man(1) takes an empty entry, such as one behind a colon at the end, for the system's own pages.
+    # An empty entry, such as after a trailing colon, stands for the system's own pages (man(1)).
     inherited = environ.get("MANPATH") or ":"
     pages = _joined([FOLDERS["man_path"], *inherited.split(":")])
     environ["MANPATH"] = pages + (":" if inherited[-1] == ":" else "")
@@ -58,25 +58,25 @@ def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
 
 
 def show() -> None:
-    """Print the variables that commands get, `NAME=VALUE` each."""
+    """Print the variables that commands get, one `NAME=VALUE` per line."""
     sys.stdout.write("".join(f"{name}={os.environ[name]}\n" for name in NAMES if name in os.environ))
     sys.stdout.flush()
 
 
 def _joined(parts: List[str]) -> str:
-    """A path list of the parts that are not empty, each at its first place."""
+    """A path list of the non-empty parts without duplicates; each keeps its first position."""
     return ":".join([part for part in dict.fromkeys(parts) if part])
 
 
 def retarget(hops: str) -> None:
-    """Point FLUX_URI at the parent ("p", one hop a letter) or at the root instance ("r")."""
+    """Point FLUX_URI at the parent instance ("p", one hop per letter) or at the root instance ("r")."""
     from headrace.wire.client.handle import Handle
 
     while hops:
         handle = Handle()
         try:
             parent = handle.attr_get("parent-uri")
-            # This instance is a job of its parent: the KVS namespace that this job has there.
+            # This instance is a job of its parent; the namespace is that job's in the parent's KVS.
             namespace = _optional(handle, "parent-kvs-namespace")
         except OSError as exc:
             if exc.errno != errno.ENOENT:

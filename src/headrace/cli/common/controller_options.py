@@ -1,4 +1,4 @@
-"""Options of programs that act in a Kubernetes cluster (`kube.runtime.program`), and how such a program is run."""
+"""Options of programs that run as controllers in Kubernetes (`k8s.runtime.program`)."""
 
 from __future__ import annotations
 
@@ -20,46 +20,65 @@ _NAMES = (
 
 
 def add_to(run: Parser) -> None:
-    """Add the options of reaching the cluster, of the program's addresses, its Lease and its log."""
-    run.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster from outside of it")
-    run.add_argument("--context", default="", help="The context of the kubeconfig")
+    """Add the options for the connection to the cluster, and the program's addresses, Lease and log."""
+    run.add_argument("--kubeconfig", default="", metavar="FILE", help="The kubeconfig file, to run outside the cluster")
+    run.add_argument("--context", default="", help="The context of the kubeconfig to use")
     run.add_argument(
-        "--metrics-bind", type=address, default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)"
+        "--metrics-bind",
+        type=address,
+        default=":8080",
+        metavar="ADDRESS",
+        help="Serve /metrics at this address (default: :8080; '' disables it)",
     )
     run.add_argument(
-        "--health-bind", type=address, default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are"
+        "--health-bind",
+        type=address,
+        default=":8081",
+        metavar="ADDRESS",
+        help="Serve /healthz and /readyz at this address (default: :8081)",
     )
     run.add_argument(
-        "--webhook-bind", type=address, default="", metavar="ADDRESS", help="Where the admission webhook is"
+        "--webhook-bind",
+        type=address,
+        default="",
+        metavar="ADDRESS",
+        help="Serve the admission webhook at this address",
     )
     run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="No webhook (default)")
     run.add_argument(
         "--webhook-certificate",
         default="",
         metavar="DIR",
-        help="Where others, such as cert-manager, put tls.crt and tls.key",
+        help="Use tls.crt and tls.key in DIR, for example from cert-manager",
     )
     run.add_argument(
         "--webhook-address",
         default="",
         metavar="HOST",
-        help="The name of a webhook outside the cluster",
+        help="Host name of a webhook that runs outside the cluster",
     )
-    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="Act without a Lease")
-    run.add_argument("--leader-elect", action="store_true", help="Hold a Lease while acting (the default)")
+    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="Run without leader election")
+    run.add_argument("--leader-elect", action="store_true", help="Hold a Lease while active (default)")
     run.add_argument(
         "--lease-namespace",
         default="",
         metavar="NAMESPACE",
-        help="Where the Lease is, in a cluster by default beside the pod",
+        help="Namespace of the Lease (default: the pod's own)",
     )
-    run.add_argument("--log-format", choices=("json", "text"), default="json", help="How log lines are written")
-    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    run.add_argument(
+        "--log-format", choices=("json", "text"), default="json", help="Format of log lines (default: json)"
+    )
+    run.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="Lowest level to log (default: info)",
+    )
     run.set_defaults(leader_elect=True)
 
 
 def need_extra(program: str) -> None:
-    """Raise CommandError where what `program` ("the operator") needs is not installed."""
+    """Raise CommandError if a package that `program` ("the operator") needs is not installed."""
     try:
         import aiohttp  # noqa: F401 - only whether it is installed
     except ImportError as exc:
@@ -67,7 +86,7 @@ def need_extra(program: str) -> None:
 
 
 def run_until_stopped(options: Namespace, serve: Callable[[Serving], Coroutine[Any, Any, int]]) -> int:
-    """Run a program with these options; its exit status. Raises CommandError where there is no cluster."""
+    """Run a program with these options; returns its exit status. Raises CommandError without credentials."""
     import asyncio
 
     from headrace.k8s.runtime.credentials import CredentialsError

@@ -1,6 +1,7 @@
-"""Output where the terminal's or file's encoding lacks what Flux prints: ASCII stands in, one character for one.
+"""ASCII replacements for characters that the encoding of stdout or stderr does not have.
 
-A command that has done its work must not fail because it cannot print an `ƒ`; tables keep their columns.
+A command that has done its work must not fail because it cannot print an `ƒ`. Each character is replaced by one
+character, so that tables keep their columns.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 _STANDS_IN = "headrace-ascii"
 _PLAIN = {"ƒ": "f", "✔": "y", "✗": "n", "├": "|", "│": "|", "└": "`", "─": "-", "…": "~"}
-# What Python has by itself; another way was asked for by the user.
+# Python's default error handlers. Any other handler was chosen by the user, and is kept.
 _DEFAULTS = ("strict", "surrogateescape", "backslashreplace")
 
 
 def settle() -> None:
-    """Have stdout and stderr take any text."""
+    """Make stdout and stderr accept any text."""
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) not in _DEFAULTS or not hasattr(stream, "reconfigure"):
             continue
@@ -35,6 +36,6 @@ def _stand_in(error: UnicodeError) -> Tuple[Union[str, bytes], int]:
         raise error
     char = error.object[error.start]
     if "\udc80" <= char <= "\udcff":
-        # A byte that no encoding explained when it was read.
+        # A byte that could not be decoded when it was read (surrogateescape): write it as it was.
         return bytes([ord(char) - 0xDC00]), error.start + 1
     return _PLAIN.get(char, "?"), error.start + 1

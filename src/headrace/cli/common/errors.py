@@ -1,21 +1,24 @@
 """How a command ends early: one exception that carries the line for stderr and the exit status.
 
-Flux has two families of commands with their own manners: `flux-jobs: ERROR: TEXT` (and `[Errno N] TEXT` for a
-broker's refusal) and `flux-job: TEXT`. A command module says which by its PREFIX; the driver prints and exits.
+Flux has two families of commands with different error lines: `flux-jobs: ERROR: TEXT` (with `[Errno N] TEXT` for an
+error from a broker) and `flux-job: TEXT`. A command module chooses one by its PREFIX; the driver prints and exits.
 """
 
 from __future__ import annotations
 
 import errno
 
-# What is wrong with a machine and not with a request: no number helps who reads that.
+# Errors of this machine and not of a request: the errno would not help the reader.
 _OF_THE_MACHINE = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 )
 
 
 class CommandError(Exception):
-    """`text` is what the user reads after the command's prefix ("" prints nothing), `status` the exit status."""
+    """`text` is printed after the command's prefix ("" prints nothing), `status` is the exit status.
+
+    With `bare` the text is printed without the prefix.
+    """
 
     def __init__(self, text: str, status: int = 1, *, bare: bool = False) -> None:
         super().__init__(text)
@@ -25,13 +28,16 @@ class CommandError(Exception):
 
 
 def missing_extra(what: str, extra: str, missing: ImportError) -> CommandError:
-    """The error where a package of an extra (pyproject.toml) is not installed, which `what` needs."""
+    """The error for a package, of an extra in pyproject.toml, that `what` needs and that is not installed."""
     how = f"pip install '.[{extra}]' in a copy of the repository"
     return CommandError(f"{what} needs the extra {extra} ({missing.name} is missing): {how}")
 
 
 def refusal(exc: OSError) -> str:
-    """The text of an error in the first family: a broker's with its number, one of this machine without."""
+    """The text of an error in the first family.
+
+    An error from a broker has its errno, a local one does not.
+    """
     if exc.filename is None and exc.errno not in _OF_THE_MACHINE:
         return str(exc)
     from headrace.formats.spec.os_error import text_of

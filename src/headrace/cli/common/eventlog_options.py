@@ -1,4 +1,4 @@
-"""The options of every command that shows an eventlog."""
+"""Options of all commands that show an eventlog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONS = (
         "T",
         "time-format",
         "FORMAT",
-        "Print times as raw seconds, iso dates, offset from the first event, or for a human",
+        "Format of times: raw (seconds), iso, offset (from the first event) or human",
     ),
     ("H", "human", "", "Short for --time-format=human"),
     ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
@@ -24,17 +24,17 @@ OPTIONS = (
 
 
 def formatter(options: Options) -> Formatter:
-    """The formatter that a command's options (OPTIONS) ask for."""
+    """The formatter for a command's options (OPTIONS)."""
     times = "human" if options.has("human") else options.get("time-format", "raw")
     return Formatter(options.get("format", "text"), times, option_wants_color(options))
 
 
 def option_wants_color(options: Options) -> bool:
-    """Whether `--color[=WHEN]`, or its absence, means that stdout gets colors. Raises CommandError."""
+    """True if stdout gets colors by `--color[=WHEN]`, or by default without it. Raises CommandError."""
     return wants_color((options.get("color") or "always") if options.has("color") else "auto")
 
 
 def write(text: str) -> None:
-    """Write and flush: what follows an eventlog wants each event as it comes."""
+    """Write and flush, so that a reader of the output sees each event at once."""
     sys.stdout.write(text)
     sys.stdout.flush()

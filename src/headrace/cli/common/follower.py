@@ -1,7 +1,7 @@
-"""Following jobs: what they print, what happens to them, and the exit status of all together.
+"""Follows several jobs at once: shows their output and events, and computes a common exit status.
 
-Following needs one eventlog per job; output is watched once the shell has started, as `flux job attach` does for a
-single job, and lines carry the job's id when they are labelled.
+It watches one eventlog per job, and the output once the job's shell has started, as `flux job attach` does for a single
+job. Labelled lines begin with the job's id.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from headrace.wire.client.handle import Handle, Rpc
 
     class Wanted(NamedTuple):
-        """What is shown of a job, and when nothing more is awaited from it.
+        """What to show of a job, and until when.
 
-        `output`: what its tasks print; `events`: 1 how it ended, 2 its events, 3 those of its execution, too; `until`:
-        the event that ends the following, "" for the last one; `labels`: the job's id and the rank before each line.
+        `output`: show the output of its tasks. `events`: 1 shows how it ended, 2 also its events, 3 also the events of
+        its execution. `until`: the event after which to stop, "" for the last one. `labels`: begin each line with the
+        job's id and the task rank.
         """
 
         output: bool = False
@@ -42,7 +43,7 @@ else:
 
 
 class _Job:
-    """A job that is followed."""
+    """A job that is being followed."""
 
     __slots__ = ("calls", "err", "id", "name", "open", "out", "submitted", "wanted")
 
@@ -58,9 +59,9 @@ class _Job:
 
 
 class Follower:
-    """Follows the jobs that it is given, all at once, with `run`; `status` is then the highest of their exit statuses.
+    """Follows jobs: `add` each, then `run` follows all of them at once.
 
-    It counts their states in `progress`, if there is one, and draws it.
+    Afterwards `status` is the highest of their exit statuses. A `progress` counts the jobs' states and is redrawn.
     """
 
     def __init__(self, handle: Handle, progress: Optional[Progress] = None) -> None:
@@ -71,11 +72,11 @@ class Follower:
         self._reactor = Reactor()
 
     def add(self, job: int, wanted: Wanted, out: IO[str], err: IO[str]) -> None:
-        """Follow a job; what it prints is written to `out` and `err`."""
+        """Follow a job; its output is written to `out` and `err`."""
         self._watch(_Job(job, wanted, out, err))
 
     def run(self) -> None:
-        """Follow the jobs to their ends, or to the events that are awaited."""
+        """Follow the jobs until they end, or until the event of their `Wanted.until`."""
         if not self._following:
             return
         if sys.stdout.isatty():
@@ -104,7 +105,7 @@ class Follower:
                 self._closed(job)
                 return
             if job.id in self._following and take(job, decode_line(entry)):
-                # The event that was waited for: nothing more of this job is shown.
+                # This was the event of `until`: nothing more of this job is shown.
                 for other in job.calls.values():
                     other.cancel()
                 job.open = 0
@@ -113,13 +114,13 @@ class Follower:
         call.then(answered)
 
     def _closed(self, job: _Job) -> None:
-        """One of the job's streams is over; with its last one the job is, too."""
+        """Count the end of one of the job's streams. The job is finished with its last stream."""
         job.open -= 1
         if job.open <= 0 and self._following.pop(job.id, None) is not None and not self._following:
             self._reactor.stop()
 
     def _job_event(self, job: _Job, event: Any) -> bool:
-        """Act on an event of the job's own eventlog. True when nothing more is awaited from the job."""
+        """Act on an event of the job's own eventlog. True if it is the event of `until`."""
         name, context = event.name, event.context or {}
         if name == "submit":
             job.submitted = event.timestamp
@@ -147,7 +148,7 @@ class Follower:
 
     def _exec_event(self, job: _Job, event: Any) -> bool:
         if event.name == "shell.init" and job.wanted.output and "guest.output" not in job.calls:
-            # A job that was queued again has another shell and the same log of output.
+            # A requeued job has a second shell.init event, but a single output log.
             self._watch(job, "guest.output")
         if job.wanted.events > 2:
             self._print_event(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")

@@ -1,8 +1,10 @@
-"""Options in the manner of Flux's C commands: usage on stderr, `unrecognized option`, exit status 1.
+"""Option parsing of the commands that Flux writes in C.
 
-These commands are the quick ones, called in shell loops, so they do without argparse. Options may stand between
-operands (GNU style) unless `stop_early` says that the rest belongs to another command. A long option may be
-abbreviated as far as it stays unique, as by getopt_long(3), except in an `ExactCommand`.
+Their errors are a usage on stderr, or `unrecognized option`, and exit status 1.
+
+These commands are called in shell loops and must start quickly, so they do not import argparse. Options may come
+between operands (GNU style), unless `stop_early` is set because the rest of the line is another command. A long option
+may be abbreviated to a unique prefix, as with getopt_long(3), except in an `ExactCommand`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     # (short letter or "", long name, metavar or "" for a flag, help); a metavar in brackets is an optional argument
     OptionTable = Sequence[Tuple[str, str, str, str]]
 
-# By how many bits the unit of a size shifts it.
+# Bits by which the unit of a size shifts the number.
 _BINARY = {"k": 10, "K": 10, "M": 20, "G": 30}
 _HELP = ("h", "help", "", "Print this text and end")
 
@@ -48,7 +50,7 @@ class Options:
         return self.values.get(name, [])
 
     def get_int(self, name: str, default: int) -> int:
-        """The last value as an integer. Raises CommandError when it is none."""
+        """The last value as an integer. Raises CommandError if it is not one."""
         text = self.get(name)
         if not text:
             return default
@@ -60,7 +62,10 @@ class Options:
             ) from None
 
     def get_size(self, name: str, default: int) -> int:
-        """The last value as a number of bytes; K, M and G after it stand for powers of 1024. Raises CommandError."""
+        """The last value as a number of bytes; K, M and G after it stand for powers of 1024.
+
+        Raises CommandError.
+        """
         text = self.get(name)
         if not text:
             return default
@@ -72,14 +77,14 @@ class Options:
         return int(digits) * factor
 
     def need(self, least: int, most: Optional[int] = None) -> List[str]:
-        """The operands; the usage text and status 1 unless there are `least` to `most` of them."""
+        """The operands. Unless there are `least` to `most` of them, print the usage and exit with status 1."""
         if len(self.operands) < least or (most is not None and len(self.operands) > most):
             self.spec.usage_error()
         return self.operands
 
 
 class Command:
-    """What a command takes: its program name, usage line, one line on what it does, and its options."""
+    """A command line: the program's name, the usage line, a line on its purpose, and the options."""
 
     __slots__ = ("options", "prog", "purpose", "synopsis")
     abbreviations = True
@@ -177,14 +182,17 @@ class Command:
 
 
 class ExactCommand(Command):
-    """A command whose long options cannot be abbreviated, because it is no C program in Flux."""
+    """A command whose long options cannot be abbreviated, because in Flux it is not a C program."""
 
     __slots__ = ()
     abbreviations = False
 
 
 def dispatch(prog: str, argv: Sequence[str], table: Mapping[str, Tuple[str, object]]) -> Tuple[str, List[str]]:
-    """The subcommand named by `argv` and its arguments; the list of subcommands and status 1 when there is none."""
+    """The subcommand in `argv` and its arguments.
+
+    Without a valid one, print the subcommands and exit with status 1.
+    """
     if argv and argv[0] in table:
         return argv[0], list(argv[1:])
     asked = bool(argv) and argv[0] in ("-h", "--help")

@@ -1,4 +1,4 @@
-"""What commands share that install a program on Kubernetes or remove it: options of removal, a notice about images."""
+"""Shared parts of commands that install a program on Kubernetes or remove it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def add_to(parser: Parser) -> None:
-    """Add the options that choose a cluster, and how it is removed from there."""
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster")
-    parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig")
+    """Add the options that choose a cluster and control the removal."""
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="The kubeconfig file to use")
+    parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig to use")
     parser.add_argument("--dry-run", action="store_true", help="Print what would be removed, and change nothing")
     parser.add_argument(
-        "--timeout", default="5m", metavar="DURATION", help="How long it may take until all is gone (default: 5m)"
+        "--timeout", default="5m", metavar="DURATION", help="Stop waiting for the removal after this time (default: 5m)"
     )
     parser.add_argument("--json", action="store_true", help="Print JSON at the end")
-    # It is found in whichever namespace it is.
+    # `connected` reads a namespace. The removal finds the program in every namespace.
     parser.set_defaults(namespace="")
 
 
@@ -38,7 +38,7 @@ def removed(
     declared: Callable[[], List[Dict[str, Any]]],
     uninstall: Callable[[Removal], Awaitable[None]],
 ) -> int:
-    """Run `uninstall`, the removal of the program `component` by the command `program`; its exit status.
+    """Run `uninstall`, which removes `component`, for the command `program`, and return the exit status.
 
     Raises CommandError.
     """
@@ -73,19 +73,19 @@ def removed(
         if options.json:
             print(json.dumps(_summary(removal, late), indent=2))
         if late:
-            hint = f"type `{program} uninstall` again to go on"
-            raise CommandError(f"not gone after {options.timeout}: {late}; {hint}")
+            hint = f"run `{program} uninstall` again to continue"
+            raise CommandError(f"not removed after {options.timeout}: {late}; {hint}")
         return 0
 
     try:
         return connected(options, act)
     except KeyboardInterrupt:
-        tell(f"broken off: type `{program} uninstall` again to go on")
+        tell(f"interrupted: run `{program} uninstall` again to continue")
         return 130
 
 
 def _summary(removal: Removal, late: str) -> Dict[str, Any]:
-    """What was removed as JSON has it."""
+    """The result of the removal for `--json`."""
     found: Dict[str, Any] = {"dryRun": removal.dry_run}
     for name, items in (("deleted", removal.deleted), ("released", removal.released)):
         found[name] = [{"kind": one.kind.kind, "namespace": one.namespace, "name": one.name} for one in items]
@@ -95,13 +95,16 @@ def _summary(removal: Removal, late: str) -> Dict[str, Any]:
 
 
 def notice_unpublished(*options: str) -> None:
-    """Write one line to standard error unless this version is a release. `options` name the images that are defaults
-    (`--image`); none writes nothing.
+    """Write a notice to standard error if this version is not a release.
+
+    The default images of such a version are not published.
+
+    `options` are the image options that were not given (`--image`); without any, nothing is written.
     """
     from headrace.k8s.packaging import images
 
     if options and not images.is_release():
         sys.stderr.write(
-            "headrace: this is a development version, whose images are not published: build them with `make images`, "
-            f"push them to a registry of yours, and name them with {' and '.join(options)}\n"
+            "headrace: the images of this development version are not published: build them with `make images`, "
+            f"push them to your registry, and name them with {' and '.join(options)}\n"
         )

@@ -1,9 +1,9 @@
-"""What `-o` of the commands that list things takes: a format string, or the name of one.
+"""The option `-o` of listing commands: a format string, or the name of one.
 
-Besides a command's own formats there are those of users and sites: `[formats.NAME]` with `format` and `description` in
-`flux/flux-jobs.toml` (or `.yaml`, `.json`) of XDG_CONFIG_HOME and XDG_CONFIG_DIRS, for commands with subcommands
-`[list.formats.NAME]`. `-o help` shows them all, `-o get-config=NAME` one as such a file has it. The files are read only
-when a name is not one of the command's own.
+Users and sites can add named formats to those of a command, in `flux/flux-jobs.toml` (or `.yaml`, `.json`) in the
+folders of XDG_CONFIG_HOME and XDG_CONFIG_DIRS: a table `[formats.NAME]` with `format` and `description`, or
+`[list.formats.NAME]` for a command with subcommands. `-o help` lists all formats, `-o get-config=NAME` prints one in
+the syntax of such a file. The files are read only if the name is not a format of the command itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _GET_CONFIG = "get-config="
 
 
 class Formats:
-    """The named formats of a command: `program` is its name, `group` its subcommand, `groups` all of these."""
+    """The named formats of a command.
+
+    `program` is the command's name, `group` the subcommand, `groups` are all subcommands.
+    """
 
     def __init__(
         self,
@@ -43,10 +46,10 @@ class Formats:
         self.groups = groups
 
     def resolve(self, text: str, fields: Container[str] = ()) -> Optional[str]:
-        """The format string that `-o text` means; None when it asked for help, which was printed.
+        """The format string of `-o text`; None if `text` asks for output, which is then printed.
 
-        Raises FormatError for a name that is none, which may be a format of `fields` without their braces, CommandError
-        for a file that is wrong.
+        Raises FormatError for an unknown name (with a hint if it looks like `fields` without braces), and CommandError
+        for an error in a file.
         """
         if text in self.formats:
             return self.formats[text]
@@ -100,7 +103,7 @@ class Formats:
 
 
 def _hint(text: str, fields: Container[str]) -> str:
-    """What a format without braces was to be."""
+    """A hint for an unknown format name: if it consists of field names, show it with braces."""
     words = text.replace(",", " ").split()
     known = [word for word in words if word.partition("!")[0].partition(":")[0] in fields]
     if known == words and words:
@@ -114,7 +117,7 @@ def _need_mapping(value: Any, where: str) -> None:
 
 
 def _files(program: str) -> List[str]:
-    """The configuration files of a command, those of the user last: what is read later counts."""
+    """The configuration files of a command, the user's last: a later file overrides an earlier one."""
     paths = [
         os.path.join(folder, "flux", f"{program}.{kind}")
         for folder in reversed(config_folders())
@@ -135,29 +138,32 @@ def _read(path: str) -> Any:
     try:
         return parser.safe_load(text) if module == "yaml" else parser.loads(text)
     except Exception as exc:
-        # Each parser has errors of its own.
+        # Each parser has its own exception class.
         raise CommandError(f"{path}: {exc}") from None
 
 
 def _help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, str]) -> str:
-    """What `-o help` shows."""
+    """The text of `-o help`."""
     width = max(11, *(len(name) for name in formats))
     lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
     return f"\nConfigured {program} output formats:\n\n{lines}"
 
 
 def refused(exc: FormatError) -> CommandError:
-    """The end of a command whose `-o` is wrong. Scripts, which compare what Flux says, get no list of all fields."""
+    """The error for a wrong `-o`.
+
+    Only at a terminal it lists all fields: scripts compare stderr with Flux's.
+    """
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     return CommandError(f"{exc}{exc.known if on_terminal else ''}")
 
 
-# What a terminal obeys: control characters, line and paragraph separators, and what turns the direction of writing.
+# Characters that a terminal acts on: control characters, line and paragraph separators, changes of text direction.
 _OBEYED = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optional[Format]:
-    """The format of `-o text`; None when that asks for help, which is then shown. Raises CommandError."""
+    """The format of `-o text`; None if `text` asks for help, which is then printed. Raises CommandError."""
     try:
         chosen = formats.resolve(text, headings)
         return None if chosen is None else Format(chosen, headings)
@@ -166,7 +172,7 @@ def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optio
 
 
 def printable(text: str) -> str:
-    """A text that some user has chosen, with escapes such as `\\n` for the characters that would garble a table."""
+    """A text from a user, with escapes such as `\\n` for characters that would garble a table."""
     if text.isprintable():
         return text
     import re
@@ -175,7 +181,7 @@ def printable(text: str) -> str:
 
 
 def show(layout: Format, rows: List[Getter], no_header: bool) -> None:
-    """Write the rows, under a header unless it is not wanted."""
+    """Print the rows, with a header unless `no_header` is set."""
     layout.fit(rows, header=not no_header)
     lines = [] if no_header else [layout.header()]
     lines += [layout.row(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The line of `--progress`: how many jobs wait, run, are done and failed."""
+"""The line of `--progress`: numbers of pending, running, completed and failed jobs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 class Progress:
     """Counts jobs by their events and draws one line at the bottom of the terminal.
 
-    There will be `total` jobs; unless they are `followed`, being submitted is all that is counted. The clock begins at
-    `elapsed` seconds.
+    `total` is the expected number of jobs. Unless the jobs are `followed`, only submissions are counted. The clock
+    starts at `elapsed` seconds.
     """
 
     def __init__(self, total: int, followed: bool, show_rate: bool = False, elapsed: float = 0.0) -> None:
         self.total = total
         self.submitted = self.pending = self.running = self.completed = self.failed = 0
         self._followed = followed
-        # Ids of the jobs that wait, and of those that run.
+        # Ids of pending jobs, and of running jobs.
         self._waits: Set[int] = set()
         self._runs: Set[int] = set()
         self._show_rate = show_rate
@@ -43,7 +43,7 @@ class Progress:
         self.failed += 1
 
     def event(self, job: int, name: str, context: Dict[str, Any]) -> None:
-        """Move the job with this id between the counts."""
+        """Update the counts for an event of a job."""
         if name == "submit":
             self._waits.add(job)
         elif name == "alloc":
@@ -57,11 +57,11 @@ class Progress:
             else:
                 self.completed += 1
         elif name == "clean" or (is_fatal(name, context) and job in self._waits):
-            # It never ran, or ended before it began to.
+            # The job ended without a finish event, or a fatal exception came before it ran.
             self.failed += self._move(job, self._waits) or self._move(job, self._runs)
 
     def _move(self, job: int, counted: Set[int]) -> bool:
-        """Count a job no longer; False if it was not."""
+        """Remove a job from a count. Returns False if it was not counted there."""
         if job not in counted:
             return False
         counted.remove(job)
@@ -90,12 +90,12 @@ class Progress:
 
     def draw(self) -> None:
         columns, lines = os.get_terminal_size(1)
-        # A terminal that does not know its size says 0.
+        # A terminal of unknown size reports 0.
         sys.stdout.write(f"\0337\033[{lines or 24};1H\033[2K{self.line(columns or 80)}\0338")
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Draw a last time and leave the cursor below."""
+        """Draw the line a last time and move the cursor below it."""
         self.draw()
         sys.stdout.write("\n")
         sys.stdout.flush()

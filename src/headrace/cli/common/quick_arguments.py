@@ -1,8 +1,8 @@
-"""Command lines of the commands that are typed most, parsed without argparse where they are plain.
+"""A parser for the most used commands that parses simple command lines without argparse.
 
-argparse and the modules that it needs take longer to import than such a command to run. So options are noted as they
-are added, in argparse's terms, and a line of exactly named options with their values is read here. Whatever else there
-may be (help, errors, `-vv`) is argparse's: a parser with the same options does the whole line over.
+argparse and its dependencies take longer to import than such a command takes to run. The parser records options in
+argparse's terms as they are added, and parses a line itself if all options are spelled out exactly. Any other line
+(help, errors, `-vv`) is parsed again from the start by an argparse parser with the same options.
 
 The argument types that several commands share are here as well.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.cli.common.arguments import Parser
 
-    # dest, and what add_argument was told
+    # (dest, the keyword arguments of add_argument)
     Option = Tuple[str, Dict[str, Any]]
 
 _FLAGS = ("store_true", "count")
@@ -25,14 +25,17 @@ _KNOWN = {"action", "choices", "const", "default", "dest", "help", "metavar", "n
 
 
 class Arguments:
-    """What a command line says, an attribute for each option; argparse's Namespace to its readers."""
+    """Parsed arguments as attributes, like argparse's Namespace."""
 
     def __init__(self, values: Dict[str, Any]) -> None:
         self.__dict__.update(values)
 
 
 class QuickParser:
-    """Takes options as argparse does; `full` makes the argparse parser that the same options are given if need be."""
+    """Parses simple command lines without argparse.
+
+    `full` makes the argparse parser that gets the same options and parses all other lines.
+    """
 
     def __init__(self, full: Callable[[], Parser]) -> None:
         self._full = full
@@ -42,7 +45,7 @@ class QuickParser:
         self._added.append((names, settings))
 
     def parse_args(self, argv: List[str]) -> Any:
-        """The arguments as attributes. Raises what the full parser does (SystemExit, CommandError)."""
+        """The arguments as attributes. Raises the errors of the full parser (SystemExit, CommandError)."""
         values = self._quick(argv)
         if values is not None:
             return Arguments(values)
@@ -56,7 +59,7 @@ class QuickParser:
         return full
 
     def _quick(self, argv: List[str]) -> Optional[Dict[str, Any]]:
-        """The values by dest; None for a line that is not plain."""
+        """The values by dest; None if the line needs argparse."""
         options: Dict[str, Option] = {}
         values: Dict[str, Any] = {}
         rest = nargs = ""
@@ -91,7 +94,7 @@ class QuickParser:
         except (LookupError, ValueError, _NotPlain):
             return None
         except Exception as exc:
-            # A type's own error: ArgumentTypeError, which is argparse's to report.
+            # An ArgumentTypeError of a type: the full parser reports it. The class is not imported, hence the name.
             if type(exc).__name__ != "ArgumentTypeError":
                 raise
             return None
@@ -99,7 +102,7 @@ class QuickParser:
 
 
 class _NotPlain(Exception):
-    """A word for argparse."""
+    """Raised for a word that needs argparse."""
 
 
 def _dest(names: Tuple[str, ...]) -> str:
@@ -114,7 +117,10 @@ def _end_of_words(argv: List[str], index: int) -> int:
 
 
 def _take(options: Dict[str, Option], values: Dict[str, Any], argv: List[str], index: int) -> int:
-    """Note the option at `index`; returns where the next word is. Raises LookupError, ValueError, _NotPlain."""
+    """Parse the option at `index`; returns the index of the next word.
+
+    Raises LookupError, ValueError, _NotPlain.
+    """
     word = argv[index]
     text: Optional[str]
     if word[:2] == "--":
@@ -144,7 +150,7 @@ def _take(options: Dict[str, Option], values: Dict[str, Any], argv: List[str], i
 
 
 def job_id(text: str) -> int:
-    """An argument that is a job id in any of its forms."""
+    """Parse a job id in any of its forms. Raises ArgumentTypeError."""
     try:
         return int(jobid.parse(text))
     except ValueError:
@@ -154,7 +160,7 @@ def job_id(text: str) -> int:
 
 
 def queue_names(text: str) -> str:
-    """An argument that names a queue, or several with commas between them."""
+    """Check an argument with queue names, separated by commas. Raises ArgumentTypeError."""
     if "" in text.split(","):
         from argparse import ArgumentTypeError
 
@@ -163,7 +169,7 @@ def queue_names(text: str) -> str:
 
 
 def positive_int(text: str) -> int:
-    """An argument that is a count of at least one."""
+    """Parse a count of at least one. Raises ArgumentTypeError."""
     try:
         value = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which commands somebody may have meant who typed a name that is none."""
+"""Suggests commands that are similar to an unknown name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from typing import Iterable, List, Set
 
 _MOST = 3
-# How many letters may be wrong in a short name and in a longer one.
+# Names of up to _SHORT letters may differ in _FEW letters, longer names in _MANY.
 _SHORT, _FEW, _MANY = 6, 2, 3
 
 
 def similar(name: str, commands: Iterable[str]) -> List[str]:
-    """At most three commands: those that `name` begins, else those that fewest letters tell from it, by name."""
+    """At most three sorted commands that start with `name`, otherwise those with the smallest distance."""
     known = sorted(set(commands))
     begun = [command for command in known if command.startswith(name)]
     if begun:
@@ -26,7 +26,7 @@ def similar(name: str, commands: Iterable[str]) -> List[str]:
 
 
 def distance(one: str, other: str) -> int:
-    """How many letters to add, drop, replace or swap with the next make `other` of `one` (Damerau and Levenshtein)."""
+    """The Damerau-Levenshtein distance: letters to add, remove, replace, or swap with the next one."""
     before: List[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one):
@@ -41,7 +41,7 @@ def distance(one: str, other: str) -> int:
 
 
 def programs(folders: Iterable[str]) -> Set[str]:
-    """The commands that programs `flux-NAME` and `flux-NAME.py` in these folders are."""
+    """The names of external commands: programs `flux-NAME` and `flux-NAME.py` in these folders."""
     found: Set[str] = set()
     for folder in folders:
         try:

@@ -1,1 +1,1 @@
-"""`headrace fluxqueue`: the queue for all pods of a Kubernetes cluster."""
+"""`headrace fluxqueue`: the job queue of a Kubernetes cluster."""

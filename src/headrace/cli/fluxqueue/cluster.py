@@ -1,4 +1,4 @@
-"""The commands of `headrace fluxqueue` that ask the API server, with the user's own rights.
+"""The commands of `headrace fluxqueue` that query the API server with the user's own rights.
 
 They are `list`, `why NAME`, `nodes`, `graph`, `hold NAME` and `release NAME`.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_to(parser: Parser) -> None:
-    """Add the options that choose a cluster and a namespace in it, and JSON."""
+    """Add the options that choose a cluster and a namespace in it, and `--json`."""
     add_cluster(parser)
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -44,11 +44,11 @@ def asked(options: Namespace, act: Callable[[Namespace, Api, str], Awaitable[Non
         except NoSuchJob as exc:
             raise CommandError(str(exc)) from None
         except ApiError as exc:
-            # Of an object that is not there, the API server names the reason.
+            # A missing object has a reason ("NotFound"). A missing resource type, as without the queue, has none.
             if exc.status != 404 or exc.reason:
                 raise
             how = "headrace fluxqueue manifests | kubectl apply --server-side -f -"
-            raise CommandError(f"this cluster does not have the queue ({exc.message}). {how} installs it") from None
+            raise CommandError(f"the queue is not installed in this cluster ({exc.message}): {how}") from None
         return 0
 
     return connected(options, run)
@@ -59,19 +59,19 @@ def print_json(value: object) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns of one width each."""
+    """Print rows as a table; each column is as wide as its longest cell."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
 def say(text: str) -> None:
-    """Say on standard error what belongs to no table."""
+    """Write a line that is not part of a table to standard error."""
     sys.stderr.write(f"{text}\n")
 
 
 def summary(line: Line) -> Dict[str, Any]:
-    """A job as JSON has it."""
+    """A job for `--json`."""
     meta, spec = line.job["metadata"], line.job["spec"]
     names = {"name": spec.get("name"), "namespace": meta["namespace"], "fluxjob": meta["name"]}
     place = {"position": line.position or None, "exact": line.is_exact}
@@ -83,8 +83,8 @@ _JOB_HEADS = ("NAME", "KIND", "STATE", "QUEUE", "POSITION", "PODS", "ESTIMATE", 
 
 def _list_arguments(parser: Parser) -> None:
     add_to(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="The jobs of all namespaces")
-    parser.add_argument("-a", "--all", action="store_true", help="Those that have ended, too")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="List the jobs of all namespaces")
+    parser.add_argument("-a", "--all", action="store_true", help="Include jobs that have ended")
 
 
 async def _list(options: Namespace, api: Api, namespace: str) -> None:
@@ -159,7 +159,7 @@ async def _nodes(options: Namespace, api: Api, namespace: str) -> None:
 
     found = await client.nodes_seen(api, namespace)
     for name, problem in found.problems.items():
-        say(f"FluxQueue {name} is Invalid, and has no nodes: {problem}")
+        say(f"FluxQueue {name} is Invalid and has no nodes: {problem}")
     if options.json:
         print_json(
             [
@@ -177,14 +177,14 @@ async def _nodes(options: Namespace, api: Api, namespace: str) -> None:
         state = "usable" if line.is_usable else "not usable"
         rows.append((line.name, line.queue, state, *amounts, ",".join(line.jobs)))
     print_table(rows)
-    free = "free of what there is" if found.reads_pods else "what there is (you may not read all pods)"
-    say(f"cpu in thousandths of a core, memory in MiB: {free}")
+    free = "free/total" if found.reads_pods else "total (free is not known: you may not read all pods)"
+    say(f"{free}; cpu in thousandths of a core, memory in MiB")
 
 
 def _graph_arguments(parser: Parser) -> None:
     add_to(parser)
     parser.add_argument("--queue", default="default", metavar="NAME", help="The FluxQueue (default: default)")
-    parser.add_argument("--jgf", action="store_true", help="Print it in the JSON Graph Format")
+    parser.add_argument("--jgf", action="store_true", help="Print the graph in the JSON Graph Format")
 
 
 async def _graph(options: Namespace, api: Api, namespace: str) -> None:
@@ -195,7 +195,7 @@ async def _graph(options: Namespace, api: Api, namespace: str) -> None:
     if options.queue in found.problems:
         raise CommandError(f"FluxQueue {options.queue} is Invalid: {found.problems[options.queue]}")
     if options.queue not in found.queues:
-        raise CommandError(f"there is no FluxQueue {options.queue}; there are {', '.join(found.queues) or 'none'}")
+        raise CommandError(f"no FluxQueue {options.queue} (known: {', '.join(found.queues) or 'none'})")
     graph = found.graph(options.queue)
     if options.jgf or options.json:
         sys.stdout.write(export.jgf(graph))
@@ -217,12 +217,12 @@ async def _put_on_hold(options: Namespace, api: Api, namespace: str) -> None:
     if options.json:
         print_json({"name": line.job["spec"].get("name"), "namespace": namespace, "hold": is_on_hold})
     elif is_on_hold:
-        print(f"{options.name} is on hold: it waits outside the order")
+        print(f"{options.name} is on hold: it does not start until it is released")
     else:
-        print(f"{options.name} is released: back in its place")
+        print(f"{options.name} is released: it is back in its place in the queue")
 
 
-# The functions of each command: its arguments, and what it does with a connection.
+# For each command, the function that adds its arguments and the function that runs it with a connection.
 _COMMANDS = {
     "list": (_list_arguments, _list),
     "why": (_name_arguments, _why),

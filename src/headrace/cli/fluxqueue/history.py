@@ -1,5 +1,6 @@
-"""`headrace fluxqueue history`: jobs, waits and pod-hours of the past, from the store, or from the queue of a cluster
-with the user's own rights.
+"""`headrace fluxqueue history`: jobs, waits and pod-hours of the past.
+
+They come from a store, or from the queue of a cluster with the user's own rights.
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser, _name: str = "") -> None:
     shared.add_store(parser)
     add_cluster(parser)
-    parser.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")
-    parser.add_argument("--by", choices=("namespace", "width", "queue"), default="", help="A line for each of these")
-    parser.add_argument("--json", action="store_true", help="JSON instead of a table, with times in seconds")
+    parser.add_argument("--since", default="7d", metavar="FSD", help="Start this long ago (default: 7d)")
+    parser.add_argument(
+        "--by",
+        choices=("namespace", "width", "queue"),
+        default="",
+        help="Print a line for each namespace, width or queue",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON, with times in seconds")
 
 
 def main(options: Namespace) -> int:
@@ -38,7 +44,9 @@ def main(options: Namespace) -> int:
     if store is None:
         return cluster.asked(options, _from_queue)
     if options.namespace or options.kubeconfig or options.context:
-        raise CommandError("a store is read without a cluster: give --store or --statedir, or the options of a cluster")
+        raise CommandError(
+            "use either a store (--store, --statedir) or a cluster (--namespace, --kubeconfig, --context)"
+        )
     return _from_store(options, store)
 
 
@@ -76,7 +84,7 @@ async def _from_queue(options: Namespace, api: Api, namespace: str) -> None:
         return
     _print_table(answer.rows, options.by)
     if answer.omitted:
-        cluster.say(f"{answer.omitted} more {'line does' if answer.omitted == 1 else 'lines do'} not fit in an answer")
+        cluster.say(f"{answer.omitted} more {'line does' if answer.omitted == 1 else 'lines do'} not fit in the answer")
     if answer.unread:
         cluster.say(
             f"{answer.unread} {'job' if answer.unread == 1 else 'jobs'} that you may not read: not in these numbers"
@@ -84,7 +92,7 @@ async def _from_queue(options: Namespace, api: Api, namespace: str) -> None:
 
 
 def _print_table(lines: List[Line], by: str) -> None:
-    """A line a group; the first column is as wide as its longest name."""
+    """Print a line for each group; the first column is as wide as the longest name."""
     heading = by.upper() if by else ""
     width = max([len(heading), *(len(line.name) for line in lines)])
     columns = ("JOBS", "STARTED", "MEAN", "P50", "P95", "MAX", "POD-HOURS")

@@ -1,5 +1,6 @@
-"""`headrace fluxqueue manifests` prints the objects that install the queue; `uninstall` removes it from a cluster, and
-releases all that waits in it.
+"""The commands of `headrace fluxqueue` that install the queue in a cluster or remove it.
+
+`manifests` prints the objects that install it. `uninstall` removes it and releases all objects that wait in it.
 """
 
 from __future__ import annotations
@@ -17,52 +18,54 @@ if TYPE_CHECKING:
 
 def _manifests_arguments(parser: Parser) -> None:
     parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="The queue's own namespace")
-    parser.add_argument("--image", default="", help="Image of the queue, which is that of the operator")
-    parser.add_argument("--replicas", type=replicas, default=1, metavar="N", help="Processes; one acts (default: 1)")
+    parser.add_argument("--image", default="", help="Image of the queue (the same as the operator's)")
+    parser.add_argument(
+        "--replicas", type=replicas, default=1, metavar="N", help="Number of pods; one is active (default: 1)"
+    )
     parser.add_argument(
         "--failure-policy",
         choices=("Fail", "Ignore"),
         default="Fail",
-        help="While the queue is away, refuse what is created in labelled namespaces (the default), or let it run",
+        help="While the queue is down, reject new objects in labelled namespaces (Fail, the default), or let them run",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="Refuse what passes by the order in labelled namespaces: labels that leave an object alone, pods that "
-        "name their node, gates taken away, DaemonSets",
+        help="In labelled namespaces, reject whatever bypasses the queue: labels that exclude an object, pods that "
+        "name their node, removed scheduling gates, DaemonSets",
     )
-    parser.add_argument("--store", default="", metavar="URL", help="Keep what was in postgresql://USER@HOST/NAME")
+    parser.add_argument("--store", default="", metavar="URL", help="Keep the history in postgresql://USER@HOST/NAME")
     parser.add_argument(
         "--store-secret",
         type=optional_name,
         default="",
         metavar="NAME",
-        help="The Secret that has its password under the key password",
+        help="Secret with the database password under the key password",
     )
     parser.add_argument(
         "--store-claim",
         type=optional_name,
         default="",
         metavar="NAME",
-        help="Keep what was in a file, in the volume of this claim",
+        help="Keep the history in a file in the volume of this PersistentVolumeClaim",
     )
     parser.add_argument("--grpc", action="store_true", help="Serve gRPC matching on the live graph, with a Service")
     parser.add_argument(
-        "--grpc-queue", type=optional_name, default="", metavar="NAME", help="The FluxQueue whose nodes it matches"
+        "--grpc-queue", type=optional_name, default="", metavar="NAME", help="FluxQueue to match on (default: default)"
     )
     parser.add_argument(
         "--grpc-secret",
         type=optional_name,
         default="",
         metavar="NAME",
-        help="The Secret with its certificate and key (tls.crt, tls.key)",
+        help="Secret with the server's certificate and key (tls.crt, tls.key)",
     )
     parser.add_argument(
         "--grpc-client-secret",
         type=optional_name,
         default="",
         metavar="NAME",
-        help="Take only clients with a certificate that ca.crt of this Secret has signed",
+        help="Accept only clients with a certificate signed by ca.crt of this Secret",
     )
 
 
@@ -84,7 +87,7 @@ def _manifests(options: Namespace) -> int:
 def _uninstall_arguments(parser: Parser) -> None:
     installing.add_to(parser)
     parser.add_argument(
-        "--delete-queues", action="store_true", help="Delete FluxQueues that people have written or changed, too"
+        "--delete-queues", action="store_true", help="Also delete FluxQueues that users have created or changed"
     )
 
 

@@ -1,8 +1,7 @@
-"""`headrace fluxqueue COMMAND`: the queue for all pods of a cluster, what installs it, gRPC matching, and what its
-users see of it (as a plugin `kubectl fluxqueue`).
+"""`headrace fluxqueue COMMAND`: runs, installs and inspects the job queue of a Kubernetes cluster.
 
-A command is in a file of this package, with `add_arguments(parser, name)` and `main(options) -> int`; only the file of
-the command that is run is imported.
+The command is also the plugin `kubectl fluxqueue`. Each subcommand is in a file of this package with
+`add_arguments(parser, name)` and `main(options) -> int`. Only the file of the subcommand that runs is imported.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ if TYPE_CHECKING:
     from typing import List
 
 PREFIX = "headrace-fluxqueue: "
-# What the program is called in usage: as a plugin `kubectl fluxqueue`.
+# The program's name in usage: `kubectl fluxqueue` as a plugin.
 _program = "headrace fluxqueue"
 
 # The name of each command, its file, and its line in the help.
 COMMANDS = {
-    "run": ("serve", "Run the queue until it is told to stop"),
+    "run": ("serve", "Run the queue until SIGINT or SIGTERM"),
     "manifests": ("install", "Print the objects that install the queue"),
-    "uninstall": ("install", "Remove the queue from a cluster, and release what waits in it"),
-    "match": ("serve", "Serve gRPC matching on the graph that a client sends"),
+    "uninstall": ("install", "Remove the queue from a cluster and release all waiting objects"),
+    "match": ("serve", "Serve gRPC matching on a graph that a client sends"),
     "history": (
         "history",
-        "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
+        "Print jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
     ),
-    "list": ("cluster", "List what waits and runs, each queue in its order"),
-    "why": ("cluster", "Tell why a job waits, and what is known of its start"),
-    "nodes": ("cluster", "List the nodes of the queues with what is free of them"),
-    "graph": ("cluster", "Print the graph that a queue plans with"),
-    "hold": ("cluster", "Keep a job that waits out of the order"),
-    "release": ("cluster", "Put a job that is on hold back into its place"),
+    "list": ("cluster", "List waiting and running jobs, in the order of each queue"),
+    "why": ("cluster", "Explain why a job waits, and when it is expected to start"),
+    "nodes": ("cluster", "List the nodes of the queues and their free resources"),
+    "graph": ("cluster", "Print the resource graph of a queue"),
+    "hold": ("cluster", "Hold a waiting job, so that it does not start"),
+    "release": ("cluster", "Release a held job into its place in the queue"),
 }
 
 
 def _parser(chosen: str = "") -> Parser:
-    """The parser of the command `chosen`, with no more than the names of the others; of all where none is chosen."""
+    """The parser with the arguments of the command `chosen` and the names of the others; with all for ""."""
     parser = Parser(
         _program,
         usage=f"{_program} {{{','.join(COMMANDS)}}} [OPTIONS]",
-        description="Run the queue in which the pods of labelled namespaces wait, install it, or ask what it does",
+        description="Run, install or inspect the queue in which the jobs of labelled namespaces wait",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     for name, (file, text) in COMMANDS.items():
@@ -61,7 +60,7 @@ _WITH_VALUES = ("-n", "--namespace", "--kubeconfig", "--context")
 
 
 def kubectl() -> int:
-    """The plugin `kubectl fluxqueue`, which kubectl runs as `kubectl-fluxqueue`."""
+    """Run as the plugin `kubectl fluxqueue`: kubectl starts the program `kubectl-fluxqueue`."""
     from headrace.cli.main import headrace
 
     global PREFIX, _program
@@ -70,7 +69,7 @@ def kubectl() -> int:
 
 
 def main(argv: List[str]) -> int:
-    # Options may stand before the command, as those of kubectl do; their values may be words that are commands.
+    # As with kubectl, options may come before the command. Their values may be equal to the name of a command.
     before = ["", *argv]
     words = (at for at, word in enumerate(argv) if word in COMMANDS and before[at] not in _WITH_VALUES)
     at = next(words, 0)

@@ -1,4 +1,4 @@
-"""Options of the commands of `headrace fluxqueue`: the database with the history, and the gRPC services."""
+"""Options of several `headrace fluxqueue` commands: the history's database, and TLS of gRPC."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 
 
 def add_store(parser: Parser) -> None:
-    """Add the options of the database with what was."""
-    parser.add_argument("--store", default="", metavar="URL", help="sqlite:PATH or postgresql://USER@HOST/NAME")
+    """Add the options of the database with the history."""
     parser.add_argument(
-        "--store-password-file", default="", metavar="FILE", help="Where the password of PostgreSQL's user is"
+        "--store", default="", metavar="URL", help="Store of the history: sqlite:PATH or postgresql://USER@HOST/NAME"
     )
     parser.add_argument(
-        "--statedir", default="", metavar="DIR", help="Without --store, the store is the file store.sqlite in it"
+        "--store-password-file", default="", metavar="FILE", help="File with the password of the PostgreSQL user"
+    )
+    parser.add_argument(
+        "--statedir", default="", metavar="DIR", help="Without --store, use DIR/store.sqlite as the store"
     )
 
 
 def store_of(options: Namespace) -> Optional[Address]:
-    """The database that options ask for, None for none. Raises CommandError."""
+    """The database that the options name, None without one. Raises CommandError."""
     from headrace.cluster_queue.store.database import Address
 
     if not options.store and not options.statedir:
         if options.store_password_file:
-            raise CommandError("--store-password-file is the password of a --store: give that, too")
+            raise CommandError("--store-password-file needs --store")
         return None
     try:
         store = Address(options.store or f"sqlite:{options.statedir}/store.sqlite", options.store_password_file)
@@ -55,18 +57,18 @@ def add_tls(parser: Parser, prefix: str) -> None:
         f"--{prefix}client-ca",
         dest="client_ca",
         metavar="FILE",
-        help="Take only clients with a certificate that one of FILE has signed",
+        help="Accept only clients with a certificate signed by one in FILE",
     )
 
 
 def given_tls(options: Namespace, prefix: str) -> dict[str, str]:
-    """The files of certificates and keys, by the options that are given."""
+    """The options for certificates and keys that are given, with their files."""
     files = {"tls-cert": options.tls_cert, "tls-key": options.tls_key, "client-ca": options.client_ca}
     return {f"--{prefix}{name}": file for name, file in files.items() if file is not None}
 
 
 def tls_of(options: Namespace, prefix: str) -> Tls | None:
-    """The certificates that the options name. Raises CommandError."""
+    """Read the certificates that the options name, None without any. Raises CommandError."""
     from headrace.cluster_queue.services.server import Tls
 
     cert, key, client_ca = f"--{prefix}tls-cert", f"--{prefix}tls-key", f"--{prefix}client-ca"
@@ -74,9 +76,9 @@ def tls_of(options: Namespace, prefix: str) -> Tls | None:
     if not files:
         return None
     if not {cert, key} <= files.keys():
-        raise CommandError(f"{cert} and {key} go together, and {client_ca} with them")
+        raise CommandError(f"{cert} and {key} go together, and {client_ca} needs both")
     for option, file in files.items():
-        # As a shell makes it of a variable without a value. It is no choice to do without.
+        # A shell passes "" for a variable without a value. Starting without TLS then would be a surprise.
         if not file:
             raise CommandError(f"{option}: must be a file, not ''")
     found = {option: bytes_of(file) for option, file in files.items()}
@@ -88,34 +90,41 @@ def tls_of(options: Namespace, prefix: str) -> Tls | None:
 
 
 def _check_certificates(pem: bytes, where: str) -> None:
-    """Raises CommandError for a file, called `where`, without certificates."""
+    """Raise CommandError if `pem` has no certificate; `where` names the option and file in the error."""
     import ssl
 
     try:
-        # Texts beside the certificates may be in any language.
+        # Comments between the certificates may have characters beyond ASCII.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=pem.decode("ascii", "ignore"))
     except (ValueError, ssl.SSLError):
-        raise CommandError(f"{where}: must have a certificate (PEM), and has none that can be read") from None
+        raise CommandError(f"{where}: no readable certificate (PEM)") from None
 
 
 def _check_pair(certificate: bytes, key: bytes, cert_option: str, key_option: str) -> None:
-    """Raises CommandError for a key that cannot be used with a certificate; the options are named with their files."""
+    """Raise CommandError if the key does not fit the certificate.
+
+    The last two arguments name the options and files.
+    """
     import ssl
 
     try:
         with _in_memory(certificate) as cert_path, _in_memory(key) as key_path:
-            # An empty password, as OpenSSL would ask the terminal for that of a key which has one.
+            # Without a password argument, OpenSSL would ask at the terminal for the password of an encrypted key.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path, password="")
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
-            raise CommandError(f"{key_option}: must be the key of {cert_option}, and is another one") from None
+            why = "but is the key of another certificate"
+            raise CommandError(f"{key_option}: must be the key of {cert_option}, {why}") from None
         why = f" ({exc.reason.lower().replace('_', ' ')})" if exc.reason else ""
         raise CommandError(f"{key_option}: must be the key of {cert_option} (PEM), without a password{why}") from None
 
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """A file with that content which is on no disk, as the ssl module takes keys from files only; yields its path."""
+    """Yield the path of a file in memory.
+
+    The ssl module reads keys from files only, and the key must not be written to a disk.
+    """
     with os.fdopen(os.memfd_create("headrace-tls"), "wb") as file:
         file.write(content)
         file.flush()
@@ -123,7 +132,7 @@ def _in_memory(content: bytes) -> Iterator[str]:
 
 
 def bytes_of(name: str) -> bytes:
-    """What is in a file. Raises CommandError."""
+    """The content of a file. Raises CommandError."""
     try:
         with open(name, "rb") as file:
             return file.read()
@@ -132,7 +141,7 @@ def bytes_of(name: str) -> bytes:
 
 
 def need_extra() -> None:
-    """Raise CommandError where what the gRPC services need is not installed."""
+    """Raise CommandError if a package that the gRPC services need is not installed."""
     try:
         import google.protobuf  # noqa: F401 - only whether they are installed
         import grpc  # noqa: F401

@@ -1,6 +1,6 @@
-"""The commands of `headrace fluxqueue` that serve until they are stopped.
+"""The commands of `headrace fluxqueue` that run until they are stopped.
 
-`run` is the queue as a program; `match` serves the gRPC services on the graph that a client sends.
+`run` runs the queue. `match` serves the gRPC services on a graph that a client sends.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ def _run_arguments(parser: Parser) -> None:
         type=address,
         default="",
         metavar="ADDRESS",
-        help="Where the gRPC services match on the live graph",
+        help="Serve gRPC matching on the live graph at this address",
     )
     parser.add_argument(
         "--grpc-queue",
         type=optional_name,
         default="",
         metavar="NAME",
-        help="The FluxQueue whose nodes these match (default: default)",
+        help="FluxQueue to match on (default: default)",
     )
     shared.add_tls(parser, "grpc-")
 
 
 def _grpc_of(options: Namespace) -> Optional[Grpc]:
-    """Where a queue serves gRPC, None for nowhere. Raises CommandError."""
+    """The settings of the gRPC services, None without `--grpc`. Raises CommandError."""
     if not options.grpc:
         if options.grpc_queue:
-            raise CommandError("--grpc-queue is the FluxQueue that --grpc matches: give that, too")
+            raise CommandError("--grpc-queue needs --grpc")
         if given := shared.given_tls(options, "grpc-"):
-            raise CommandError(f"{' and '.join(given)}: for the services of --grpc: give that, too")
+            raise CommandError(f"{' and '.join(given)}: only with --grpc")
         return None
     shared.need_extra()
     from headrace.cluster_queue.services.live_graph import Grpc
@@ -73,10 +73,10 @@ def _match_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--port", type=port, metavar="PORT", default=4242, help="Port to listen at (default: 4242; 0: a free one)"
     )
-    parser.add_argument("--policy", default="first", help="Match policy where a client names none (default: first)")
-    parser.add_argument("--graph", default="", metavar="FILE", help="Begin with the graph in FILE (JGF)")
+    parser.add_argument("--policy", default="first", help="Match policy if the client names none (default: first)")
+    parser.add_argument("--graph", default="", metavar="FILE", help="Start with the graph in FILE (JGF)")
     shared.add_tls(parser, "")
-    parser.add_argument("--json", action="store_true", help="Say as JSON where it listens")
+    parser.add_argument("--json", action="store_true", help="Print the address it listens at as JSON")
 
 
 def _match(options: Namespace) -> int:

@@ -1,1 +1,1 @@
-"""Commands that start, reach and end an instance and its brokers."""
+"""Commands that start, inspect and stop an instance and its brokers."""

@@ -1,4 +1,4 @@
-"""`flux getattr`, `flux setattr` and `flux lsattr`: the broker's attributes."""
+"""`flux getattr`, `flux setattr` and `flux lsattr`: show and change the broker's attributes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SETATTR = Command(
     "[OPTIONS] NAME VALUE",
     "Change a broker attribute while the instance runs",
     [
-        ("e", "expunge", "", "Remove the attribute; no VALUE is given then"),
-        ("f", "force", "", "Change one that may not be changed while the instance runs, too"),
+        ("e", "expunge", "", "Remove the attribute (without VALUE)"),
+        ("f", "force", "", "Change the attribute even if it is fixed while the instance runs"),
     ],
 )
 _LSATTR = Command(
     "flux-lsattr",
     "[OPTIONS]",
-    "Name all attributes of this broker",
-    [("v", "values", "", "Print each attribute's value beside its name")],
+    "List all attributes of this broker",
+    [("v", "values", "", "Print values beside the names")],
 )
 
 
@@ -51,7 +51,7 @@ def _getattr(argv: List[str]) -> int:
 
 
 def _setattr(argv: List[str]) -> int:
-    # A value may begin with a dash, as -1 does.
+    # A value may begin with a dash, such as -1.
     options = _SETATTR.parse(argv, stop_early=True)
     expunge = options.has("expunge")
     attr, *value = options.need(1, 1) if expunge else options.need(2, 2)

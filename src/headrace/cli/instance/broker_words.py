@@ -1,7 +1,7 @@
-"""The command line of `flux start`: which of its words are the broker's own options, and the program that runs them.
+"""Splits the command line of `flux start` into its own options and the broker's.
 
-The initial program and what `--broker-opts` holds are handed to the broker together, in that order: of
-`flux start -o --config DIR ls` the broker makes `--config DIR` and the program `ls`, as of its own command line.
+The broker gets the options in `--broker-opts` and the words of the initial program as one command line and parses them
+together: `flux start -o --config DIR ls` gives it the option `--config DIR` and the program `ls`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Tuple
 
-# Options that the broker has as well, and those of `flux start` alone; all take a value.
+# Options that the broker has, too, and options of `flux start` only; all take a value.
 _BROKERS = ("-S", "-c", "--setattr", "--config-path", "--conf")
 _STARTS = (
     *("-s", "-r", "--test-size", "--recovery", "--test-hosts", "--test-rundir", "--wrap", "--test-exit-mode"),
@@ -22,10 +22,10 @@ _STARTS = (
 
 
 def split(argv: List[str]) -> Tuple[List[str], List[str]]:
-    """(the command line as the parser takes it, the words of the broker's options as they were given).
+    """Return the command line for the parser, and the words of the broker's options as they were given.
 
-    The parser takes no value that begins with a dash, and those of `--broker-opts` all do; it counts `-v`, so
-    `--verbose=N` and `-vN` become so many.
+    The parser accepts no separate value that begins with a dash, as values of `--broker-opts` do, so these are joined
+    to the option. It counts `-v`, so `--verbose=N` and `-vN` become N times `-v`.
     """
     line: List[str] = []
     brokers: List[str] = []
@@ -58,13 +58,15 @@ def split(argv: List[str]) -> Tuple[List[str], List[str]]:
 def _is_brokers(name: str) -> bool:
     if name[:2] != "--":
         return name[:2] in _BROKERS
-    # An abbreviation counts; `--conf` is an option of its own.
+    # An abbreviation is accepted, but `--conf` is a different option than `--config-path`.
     return name in _BROKERS or ("--setattr".startswith(name) and name != "--") or "--config-path".startswith(name)
 
 
 def program() -> Tuple[List[str], bool]:
-    """What executes a broker, and whether that is a `flux-broker` of somebody's own in FLUX_EXEC_PATH_PREPEND or
-    FLUX_EXEC_PATH."""
+    """The command that runs a broker, and True if it is a `flux-broker` from a folder of the user.
+
+    Such folders are in FLUX_EXEC_PATH_PREPEND and FLUX_EXEC_PATH.
+    """
     for variable in ("FLUX_EXEC_PATH_PREPEND", "FLUX_EXEC_PATH"):
         for folder in os.environ.get(variable, "").split(":"):
             path = os.path.join(folder, "flux-broker")

@@ -1,4 +1,4 @@
-"""`flux cron`: commands that the instance runs at intervals, at dates and after events (module `cron`)."""
+"""`flux cron`: manages commands that the module `cron` runs at intervals, at dates and after events."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 PREFIX = "flux-cron: "
 
 _MADE = (
-    ("o", "options", "OPTS", "timeout=SECONDS, rank=N, task-history-count=N, stop-on-failure=N, with commas between"),
-    ("E", "preserve-env", "", "Run with the present environment, not the broker's"),
-    ("d", "working-dir", "DIR", "Run in this directory, not the broker's"),
+    ("o", "options", "OPTS", "Comma-separated timeout=SECONDS, rank=N, task-history-count=N, stop-on-failure=N"),
+    ("E", "preserve-env", "", "Run with the current environment instead of the broker's"),
+    ("d", "working-dir", "DIR", "Run in this directory instead of the broker's"),
 )
 _NAMED = (
     ("c", "count", "N", "Stop after N runs"),
@@ -32,8 +32,8 @@ _NAMED = (
 _INTERVAL = ExactCommand(
     "flux-cron interval",
     "[OPTIONS] INTERVAL COMMAND",
-    "Run a command every so many seconds (or with m, h, d: minutes, hours, days)",
-    (("a", "after", "INTERVAL", "Let the first run come after this time (default: INTERVAL)"), *_NAMED),
+    "Run a command at an interval in seconds (suffixes m, h, d: minutes, hours, days)",
+    (("a", "after", "INTERVAL", "Run for the first time after this time (default: INTERVAL)"), *_NAMED),
 )
 _EVENT = ExactCommand(
     "flux-cron event",
@@ -42,33 +42,33 @@ _EVENT = ExactCommand(
     (
         ("n", "nth", "N", "Run after every Nth event"),
         ("a", "after", "N", "Run for the first time after N events"),
-        ("i", "min-interval", "INTERVAL", "Let at least this time pass between two runs"),
+        ("i", "min-interval", "INTERVAL", "Wait at least this time between two runs"),
         *_NAMED,
     ),
 )
 _TAB = ExactCommand(
     "flux-cron tab", "[OPTIONS] [FILE]", "Run commands at the times of a crontab file (default: standard input)", _MADE
 )
-_AT = ExactCommand("flux-cron at", "[OPTIONS] TIME COMMAND", "Run a command once, at a date as date(1) takes it", _MADE)
+_AT = ExactCommand("flux-cron at", "[OPTIONS] TIME COMMAND", "Run a command once, at a time that date(1) parses", _MADE)
 _LIST = ExactCommand("flux-cron list", "", "List all entries")
 _DUMP = ExactCommand(
-    "flux-cron dump", "[OPTIONS] ID", "Print all that is known of an entry", (("k", "key", "KEY", "Only this value"),)
+    "flux-cron dump", "[OPTIONS] ID", "Print all values of an entry", (("k", "key", "KEY", "Print only this value"),)
 )
 _DELETE = ExactCommand(
     "flux-cron delete",
     "[OPTIONS] ID...",
-    "Delete entries; a run that is under way is waited for",
-    (("k", "kill", "", "End a run that is under way"),),
+    "Delete entries, after a running command has ended",
+    (("k", "kill", "", "Kill a running command"),),
 )
-_START = ExactCommand("flux-cron start", "ID...", "Start stopped entries anew")
-_STOP = ExactCommand("flux-cron stop", "ID...", "Run entries no more until they are started")
+_START = ExactCommand("flux-cron start", "ID...", "Start stopped entries again")
+_STOP = ExactCommand("flux-cron stop", "ID...", "Stop entries until they are started again")
 _SYNC = ExactCommand(
     "flux-cron sync",
     "[OPTIONS] [TOPIC]",
     "Show or set the event that all runs wait for",
     (
-        ("d", "disable", "", "Let runs wait for no event"),
-        ("e", "epsilon", "INTERVAL", "Let runs wait only if the event came longer ago than this"),
+        ("d", "disable", "", "Do not wait for an event"),
+        ("e", "epsilon", "INTERVAL", "Do not wait if the last event was less than this time ago"),
     ),
 )
 _OPTIONS = ("timeout", "rank", "task-history-count", "stop-on-failure")
@@ -82,7 +82,7 @@ def main(argv: List[str]) -> int:
     return 0
 
 
-# -- making entries
+# -- creating entries
 
 
 def _interval(argv: List[str]) -> None:
@@ -119,7 +119,10 @@ def _tab(argv: List[str]) -> None:
 
 
 def _crontab(lines: Any) -> Iterator[Tuple[Dict[str, str], str]]:
-    """The calendar fields and the command of each line that has any. Raises CommandError."""
+    """The calendar fields and the command of each line; comments and empty lines are skipped.
+
+    Raises CommandError.
+    """
     for number, line in enumerate(lines, 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         if not text:
@@ -144,7 +147,7 @@ def _at(argv: List[str]) -> None:
 
 
 def _date(text: str) -> float:
-    """Seconds since the epoch, as date(1) reads a date, or where there is none as our other commands do."""
+    """Seconds since the epoch, parsed by date(1), or if that fails like the dates of other commands."""
     import subprocess
 
     from headrace.wire.query import when
@@ -193,14 +196,14 @@ def _tell(name: str, entry: Dict[str, Any]) -> None:
 
 
 def _seconds(text: str) -> float:
-    """A duration with the units of Flux's cron, which also takes them in upper case. Raises CommandError."""
+    """Parse a duration with the units of Flux's cron, in lower or upper case. Raises CommandError."""
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)([smhdSMHD]?)", text)
     if match is None:
         raise CommandError(f"Invalid duration '{text}'")
     return float(match.group(1)) * _UNITS[match.group(2).lower()]
 
 
-# -- showing and changing them
+# -- showing and changing entries
 
 
 def _entries(handle: Handle) -> List[Dict[str, Any]]:
@@ -294,7 +297,7 @@ def _delete(argv: List[str]) -> None:
 
 
 def _last(tasks: List[Dict[str, Any]]) -> str:
-    """What the last task did, for a line on its entry."""
+    """The part of an entry's line about its last task."""
     if not tasks or "start-time" not in tasks[0]:
         return ""
     begin, end, now = tasks[0]["start-time"], tasks[0].get("end-time"), time.time()
@@ -328,7 +331,7 @@ def _each(ids: List[int], topic: str, done: str) -> None:
 
 
 def _ids(texts: List[str]) -> List[int]:
-    """The numbers of entries, with or without `cron-` before them. Raises CommandError."""
+    """Parse the ids of entries, with or without the prefix `cron-`. Raises CommandError."""
     found = []
     for text in texts:
         digits = text[len("cron-") :] if text.startswith("cron-") else text

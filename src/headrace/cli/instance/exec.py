@@ -1,4 +1,4 @@
-"""`flux exec`: run a command on brokers through their subprocess servers (RFC 42)."""
+"""`flux exec`: runs a command on brokers through their subprocess servers (RFC 42)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ PREFIX = "flux-exec: "
 _COMMAND = Command(
     "flux-exec",
     "[OPTIONS] COMMAND...",
-    "Run a command beside brokers, on all ranks or some",
+    "Run a command on all ranks, or some, of the instance",
     (
-        ("r", "rank", "IDSET", "Run on these ranks (with --jobid: of its nodes); default: all"),
-        ("x", "exclude", "IDSET", "Leave out these ranks (with --jobid: of its nodes)"),
-        ("j", "jobid", "JOBID", "Run on the nodes of a job, which then count as rank 0, 1, ..."),
+        ("r", "rank", "IDSET", "Run on these ranks (with --jobid: indexes of its nodes); default: all"),
+        ("x", "exclude", "IDSET", "Leave out these ranks (with --jobid: indexes of its nodes)"),
+        ("j", "jobid", "JOBID", "Run on the nodes of a job, numbered from 0"),
         ("d", "dir", "PATH", 'Run in this directory; "none": in the broker\'s'),
-        ("l", "label-io", "", "Begin each line of output with the rank that it is from"),
+        ("l", "label-io", "", "Begin each line of output with its rank"),
         ("n", "noinput", "", "Give the processes an empty standard input"),
-        ("v", "verbose", "", "Tell when processes start and end"),
-        ("q", "quiet", "", "Print no message about failed processes: the exit status tells"),
-        ("", "service", "NAME", "Ask this service to run the processes (default: rexec)"),
-        ("", "bg", "", "Return once the processes run; they go on alone"),
-        ("", "waitable", "", "With --bg, let somebody wait for the processes' end"),
-        ("", "label", "NAME", "Give the processes a name to find them by"),
+        ("v", "verbose", "", "Report when processes start and end"),
+        ("q", "quiet", "", "Print no messages about failed processes"),
+        ("", "service", "NAME", "Use this service to run the processes (default: rexec)"),
+        ("", "bg", "", "Return as soon as the processes run"),
+        ("", "waitable", "", "With --bg, keep the exit status of the processes until a client waits for it"),
+        ("", "label", "NAME", "Label the processes"),
         ("", "setopt", "NAME=VALUE", "Set an option of the service's processes (repeatable)"),
     ),
 )
@@ -48,11 +48,11 @@ _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _CHUNK = 1 << 16
 # The state of a job whose tasks run (RFC 21).
 _RUN = 16
-# Bytes of a line that are kept until it ends.
+# Bytes of an incomplete line that are kept; a longer one is written in parts.
 _LONGEST = 4 << 20
-# Seconds between two interrupts that mean: leave them alone and go.
+# Two interrupts within this many seconds end this command without waiting for the processes.
 _TWICE = 2.0
-# Seconds after which somebody at a terminal is told who has not answered.
+# Seconds before a user at a terminal is told which ranks have not responded.
 _PATIENCE = 2.0
 _STATUS_OF_ERROR = {errno.ENOENT: 127, errno.EACCES: 126, errno.EPERM: 126, errno.EHOSTUNREACH: 68}
 
@@ -77,7 +77,7 @@ def main(argv: List[str]) -> int:
 
 
 def _ranks(targets: List[int], options: Options) -> List[int]:
-    """Those of the ranks that are meant. Raises CommandError for one that does not exist."""
+    """The targets selected by --rank and --exclude. Raises CommandError for a rank that does not exist."""
     text = options.get("rank", "all")
     everything = Idset(range(len(targets)))
     try:
@@ -151,7 +151,7 @@ def _background(handle: Handle, ranks: List[int], service: str, request: Dict[st
 
 
 class _Exec:
-    """The processes of one command line, one a rank, until the last has ended."""
+    """The processes of one command line, one per rank, until the last one has ended."""
 
     def __init__(
         self, handle: Handle, ranks: List[int], service: str, request: Dict[str, Any], options: Options
@@ -173,11 +173,11 @@ class _Exec:
         self._reading: Optional[bool] = None
         self._interrupted = float("-inf")
         self._leaves = False
-        # The last signal that we passed on.
+        # The last signal that was forwarded.
         self._signal = 0
-        # Lines of several stay whole; what one writes is shown at once.
+        # With several processes, output is written in complete lines. The output of one is written at once.
         self._by_line = self.label or len(ranks) > 1
-        # What has come of lines that have not ended, by rank and stream; which of them were too long to wait for.
+        # Incomplete lines by rank and stream, and the streams whose current line was too long and is partly written.
         self._lines: Dict[Tuple[int, str], bytes] = {}
         self._begun: Set[Tuple[int, str]] = set()
 
@@ -214,7 +214,7 @@ class _Exec:
                 else:
                     self._watch_input()
             else:
-                # Its errors are about our own output.
+                # Outside of `try`: an OSError here is about this command's own output.
                 self._take(rank, answer)
 
         return answered
@@ -241,7 +241,7 @@ class _Exec:
     def _tell_silent(self) -> None:
         silent = Idset(self.calls.keys() - self.pids.keys())
         if silent:
-            sys.stderr.write(f"flux-exec: waiting for rank {silent}, `flux overlay status` shows who is there\n")
+            sys.stderr.write(f"flux-exec: waiting for rank {silent} (`flux overlay status` shows which are online)\n")
 
     def _failed(self, rank: int, exc: OSError) -> None:
         self.status = max(self.status, _STATUS_OF_ERROR.get(exc.errno or 0, 1))
@@ -267,8 +267,10 @@ class _Exec:
         stream.buffer.flush()
 
     def _lines_of(self, rank: int, stream: str, data: bytes, ended: bool) -> bytes:
-        """The lines that are whole now, each after its rank if that is wanted; at the end of the stream also one that
-        is not."""
+        """Add data to a stream and return its complete lines, with labels if wanted.
+
+        At the end of the stream, or if it is too long, the incomplete line is returned, too.
+        """
         complete, newline, rest = (self._lines.pop((rank, stream), b"") + data).rpartition(b"\n")
         if rest and not ended and len(rest) < _LONGEST:
             self._lines[rank, stream] = rest
@@ -284,12 +286,12 @@ class _Exec:
         return first + text[:-1].replace(b"\n", b"\n" + label) + text[-1:]
 
     def _write_rest(self, rank: int) -> None:
-        """Of lines that have no end, as their process, or its broker, had none."""
+        """Write incomplete lines of a rank whose streams ended without EOF, such as of a lost broker."""
         for stream in ("stdout", "stderr"):
             if (rank, stream) in self._lines:
                 self._output(rank, {"stream": stream, "eof": True})
 
-    # -- input: read no more than the slowest process has room for
+    # -- input: read no more than the process with the least credit accepts
 
     def _room(self) -> int:
         return min(self.credit.values()) if self.credit else -1
@@ -338,7 +340,7 @@ class _Exec:
             if signum == signal.SIGINT:
                 now = time.monotonic()
                 if now - self._interrupted < _TWICE:
-                    # They do not heed it; the brokers kill them when we are gone.
+                    # The processes ignored the first one. Their brokers kill them when this command disconnects.
                     self.status = 128 + signum
                     self.reactor.stop()
                     return
@@ -355,11 +357,13 @@ class _Exec:
         self.handle.rpc_noreply(f"{self.service}.kill", body, rank)
 
     def _leave_silent(self) -> None:
-        """After a signal: go where only such ranks are left as have not answered, perhaps never will, and have nothing
-        to be signaled. Their brokers kill what they may start yet."""
+        """After a signal, end if only ranks are left that have not responded, which have no process to signal.
+
+        If such a rank starts its process later, its broker kills it.
+        """
         if self._leaves or self.calls.keys() & self.pids.keys():
             return
-        # timeout(1) sends its signal to its child and to the process group, so that the second may come before the end.
+        # timeout(1) signals its child and the process group, so a second signal may come before the reactor stops.
         self._leaves = True
         if not self.quiet:
             sys.stderr.write(f"flux-exec: rank {Idset(self.calls)} has not answered\n")
@@ -367,7 +371,7 @@ class _Exec:
         self.reactor.stop()
 
     def _tell_ends(self) -> None:
-        """Say which ranks ended badly, unless told to be quiet."""
+        """Report ranks with a non-zero status, unless --quiet is set."""
         if self.quiet:
             return
         for status, ranks in sorted(self.ended.items()):

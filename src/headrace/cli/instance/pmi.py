@@ -1,4 +1,4 @@
-"""`flux pmi`: a client that tries the process management server (PMI-1, RFC 13) of whatever launched it."""
+"""`flux pmi`: a client that tests the PMI-1 server (RFC 13) of the launcher that started it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PREFIX = "flux-pmi: "
 _COMMAND = Command(
     "flux-pmi",
     "[OPTIONS] barrier|exchange|get KEY",
-    "Try the PMI that a task of a job has",
+    "Test the PMI server of a job from one of its tasks",
     (
-        ("", "method", "NAME", "How to reach the server (simple is the only way)"),
+        ("", "method", "NAME", "Method of connection (only simple is supported)"),
         ("v", "verbose", "[LEVEL]", "Print each operation"),
     ),
 )
@@ -31,14 +31,14 @@ _BARRIER = Command(
     "Wait for all tasks of the job, N times",
     (
         ("", "count", "N", "Repeat N times"),
-        ("", "test-count", "N", "As --count"),
-        ("", "test-timing", "", "Tell how long it took"),
+        ("", "test-count", "N", "Same as --count"),
+        ("", "test-timing", "", "Print how long it took"),
     ),
 )
 _EXCHANGE = Command(
     "flux-pmi exchange",
     "[OPTIONS]",
-    "Have every task learn a value of every other",
+    "Exchange a value between all tasks",
     (("", "count", "N", "Repeat N times"),),
 )
 _GET = Command(
@@ -55,7 +55,7 @@ def main(argv: List[str]) -> int:
     if name not in ("barrier", "exchange", "get"):
         _COMMAND.usage_error()
     if options.get("method", "simple") != "simple":
-        raise CommandError(f"unknown PMI method '{options.get('method')}': simple is the only one")
+        raise CommandError(f"unknown PMI method '{options.get('method')}': use simple")
     client = Client(options.has("verbose"))
     if name == "barrier":
         given = _BARRIER.parse(rest)
@@ -86,8 +86,8 @@ def main(argv: List[str]) -> int:
 
 
 def _exchange(client: Client, number: int) -> None:
-    """Every task puts a value and reads everybody's. Raises CommandError when one is not what its task put."""
-    # A key can be put once only.
+    """Put a value for each task, and get the values of all. Raises CommandError if one is wrong."""
+    # The prefix has the number of the round, because a key can be put only once.
     prefix = f"pmi-exchange.{number}"
     client.put(f"{prefix}.{client.rank}", str(client.rank))
     client.barrier()
@@ -98,9 +98,11 @@ def _exchange(client: Client, number: int) -> None:
 
 
 class Client:
-    """A PMI-1 client over PMI_FD, initialised. `trace` tells each operation on stderr.
+    """A PMI-1 client on the descriptor in PMI_FD, initialized.
 
-    Raises CommandError when there is no server or it reports an error.
+    With `trace`, each operation is reported on stderr.
+
+    Raises CommandError if there is no server, or if the server reports an error.
     """
 
     def __init__(self, trace: bool) -> None:
@@ -113,7 +115,7 @@ class Client:
             self.rank = int(os.environ["PMI_RANK"])
             self.size = int(os.environ["PMI_SIZE"])
         except (KeyError, ValueError):
-            raise CommandError("PMI_FD, PMI_RANK and PMI_SIZE are not set: no PMI server started this") from None
+            raise CommandError("PMI_FD, PMI_RANK and PMI_SIZE are not set: not started by a PMI server") from None
         self._trace_line("simple: selected")
         self._buffer = b""
         self._call("init pmi_version=1 pmi_subversion=1", "response_to_init")
@@ -134,7 +136,7 @@ class Client:
                 raise CommandError(f"{command.split(maxsplit=1)[0]}: the PMI server closed the connection")
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
-        # A value is the last pair and may hold spaces.
+        # The value is the last pair and may contain spaces.
         head, mark, value = line.decode().partition(" value=")
         answer = dict(pair.partition("=")[::2] for pair in head.split())
         if mark:

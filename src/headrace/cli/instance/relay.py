@@ -1,4 +1,4 @@
-"""`flux relay PATH`: carry bytes between standard input and output and a broker's socket; the far end of ssh URIs."""
+"""`flux relay PATH`: copies bytes between stdin, stdout and a broker's socket (for ssh URIs)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(argv: List[str]) -> int:
     (path,) = _COMMAND.parse(argv).need(1, 1)
     if "://" in path:
         path = split_uri(path)[2]
-    # The broker's greeting byte is passed on like everything else, so the socket is not opened as a handle.
+    # The broker's greeting byte must be copied, too, so the socket is not opened as a handle.
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.connect(path)

@@ -1,5 +1,7 @@
-"""The end of an instance: `flux shutdown` stops one, showing its log until it is gone; `flux admin cleanup-push` adds
-commands that run when the initial program has ended.
+"""The end of an instance: `flux shutdown` and `flux admin cleanup-push`.
+
+`flux shutdown` stops an instance and shows its log meanwhile. `flux admin cleanup-push` registers commands that run
+after the initial program.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ PREFIX = "flux-{name}: "
 _SHUTDOWN = Command(
     "flux-shutdown",
     "[OPTIONS] [TARGET]",
-    "End an instance: its jobs are canceled first",
+    "Stop an instance; its jobs are canceled",
     (
-        ("", "background", "", "Return once the end has begun"),
-        ("", "dump", "FILE", "End with an archive of the instance, for flux restore (auto: in the statedir)"),
-        ("", "skip-gc", "", "End without an archive, also where content.dump asks for one"),
-        ("", "quiet", "", "Of the log meanwhile, print warnings and errors only"),
-        ("v", "verbose", "[LEVEL]", "Print the whole log meanwhile (0: without debug lines, as by default)"),
+        ("", "background", "", "Return as soon as the shutdown has begun"),
+        ("", "dump", "FILE", "Write an archive of the instance for flux restore (auto: in the statedir)"),
+        ("", "skip-gc", "", "Write no archive, even if content.dump is set"),
+        ("", "quiet", "", "Print only warnings and errors of the log meanwhile"),
+        ("v", "verbose", "[LEVEL]", "Print the whole log meanwhile (0: without debug lines, the default)"),
     ),
 )
 _INFO, _WARNING, _DEBUG = 6, 4, 7
@@ -58,14 +60,14 @@ def _shutdown(argv: List[str]) -> int:
 
 
 def _set_dump(handle: Handle, options: Options) -> None:
-    """Have the instance end with the archive that the options ask for."""
+    """Set the instance's attribute content.dump by the options. Raises CommandError."""
     path = options.get("dump")
     if options.has("skip-gc"):
         path = ""
     elif not path:
         return
     if path and path != "auto":
-        # The broker may be in another directory.
+        # The broker may run in another directory.
         path = os.path.abspath(path)
     try:
         handle.rpc("attr.set", {"name": "content.dump", "value": path}).get()
@@ -89,11 +91,11 @@ def _follow(handle: Handle, request: Dict[str, Any]) -> int:
     return 0
 
 
-_ADMIN = {"cleanup-push": ("Add commands that run when the initial program has ended", None)}
+_ADMIN = {"cleanup-push": ("Register commands that run after the initial program", None)}
 _PUSH = Command(
     "flux-admin cleanup-push",
     "[COMMAND ARGS...]",
-    "Add a command to run at cleanup, or each line of standard input as one",
+    "Register a command to run at cleanup; without COMMAND, each line of standard input is one",
     (),
 )
 
@@ -102,7 +104,7 @@ def _admin(argv: List[str]) -> int:
     _name, rest = dispatch("flux-admin", argv, _ADMIN)
     words = _PUSH.parse(rest, stop_early=True).need(0)
     commands = [" ".join(words)] if words else [line.strip() for line in sys.stdin if line.strip()]
-    # Each is put in front of those before; lines of one call run as they were given.
+    # Each command is put before earlier ones. Reversed, so that the commands of one call run in their given order.
     body = {"name": "cleanup", "commands": commands[::-1]}
     Handle().rpc("runat.push", body).get()
     return 0

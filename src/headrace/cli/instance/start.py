@@ -1,7 +1,7 @@
-"""`flux start` and `flux broker`.
+"""`flux start` and `flux broker`: start an instance, or one broker of it.
 
-`start` runs an instance in this process, or `--test-size=N` brokers on this machine, around a command; `broker` is one
-broker of an instance.
+`start` runs an initial program in a new instance, which is this process, or `--test-size=N` brokers on this machine.
+`broker` runs one broker of an instance.
 """
 
 from __future__ import annotations
@@ -31,33 +31,39 @@ def _full_parser() -> Parser:
 
 
 def broker_options(parser: Union[Parser, QuickParser]) -> None:
-    """The options that `flux start` and `flux broker` share."""
+    """Add the options that `flux start` and `flux broker` share."""
     parser.add_argument(
         "-S",
         "--setattr",
         action="append",
         default=[],
         metavar="ATTR=VAL",
-        help="Start brokers with this value of an attribute",
+        help="Set a broker attribute",
     )
     parser.add_argument(
-        "-c", "--config-path", metavar="PATH", help="Configure the brokers from a TOML file or a folder of them"
+        "-c", "--config-path", metavar="PATH", help="Read the configuration from a TOML file or a folder of them"
     )
     parser.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VAL", help="Set configuration KEY (or read file, or TOML)"
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VAL",
+        help="Set a configuration key (KEY=VAL may also be a file, or TOML)",
     )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="Say what is started (twice: more)")
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0, help="Print the commands that are started (twice: more)"
+    )
 
 
 def attributes(settings: List[str]) -> Dict[str, str]:
-    """-S options as a table. Raises CommandError."""
+    """The attributes of -S options, by name. Raises CommandError."""
     out = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not name:
             raise CommandError(f"-S {setting}: write ATTR=VAL")
         if name == "tbon.fanout":
-            # The name it had before there were other shapes; the Flux Operator still writes it.
+            # The attribute's name before other topologies were added; the Flux Operator still uses it.
             name, value = "tbon.topo", f"kary:{value}"
         elif name == "broker.rc2_none" and not equals:
             value = "1"
@@ -66,7 +72,7 @@ def attributes(settings: List[str]) -> Dict[str, str]:
 
 
 def scripts_of_environment() -> Dict[str, str]:
-    """FLUX_RC1_PATH and FLUX_RC3_PATH as attributes. Empty is a value: no script."""
+    """FLUX_RC1_PATH and FLUX_RC3_PATH as attributes. An empty variable means no script."""
     names = {"broker.rc1_path": "FLUX_RC1_PATH", "broker.rc3_path": "FLUX_RC3_PATH"}
     return {attribute: os.environ[name] for attribute, name in names.items() if name in os.environ}
 
@@ -77,23 +83,34 @@ def _parser() -> QuickParser:
     parser.add_argument("-s", "--test-size", type=int, metavar="N", help="Start a test instance of N brokers")
     parser.add_argument("--test-hosts", metavar="HOSTLIST", help="Give the test brokers these host names")
     parser.add_argument("--test-rundir", metavar="PATH", help="Use PATH as the instance's run directory")
-    parser.add_argument("--test-rundir-cleanup", action="store_true", help="Remove that directory in the end")
-    parser.add_argument("--test-exit-mode", metavar="any|leader", help="Whose end is that of the other brokers, too")
-    parser.add_argument("--test-exit-timeout", metavar="FSD", help="Kill them if they have not ended after FSD")
-    parser.add_argument("--test-start-mode", metavar="all|leader", help="Start all brokers (default), or rank 0 alone")
+    parser.add_argument("--test-rundir-cleanup", action="store_true", help="Remove that directory at the end")
     parser.add_argument(
-        "--test-pmi-clique", metavar="single|per-broker|none|TASKMAP", help="Which brokers shall seem to share a node"
+        "--test-exit-mode", metavar="any|leader", help="Stop all brokers after any broker, or the leader, has exited"
+    )
+    parser.add_argument("--test-exit-timeout", metavar="FSD", help="Kill the brokers that have not exited after FSD")
+    parser.add_argument("--test-start-mode", metavar="all|leader", help="Start all brokers (default), or only rank 0")
+    parser.add_argument(
+        "--test-pmi-clique",
+        metavar="single|per-broker|none|TASKMAP",
+        help="Make brokers appear to be on the same node in PMI",
     )
     parser.add_argument("--sysconfig", action="store_true", help="Read the configuration of the system instance")
-    parser.add_argument("--wrap", action="append", default=[], metavar="ARGS,...", help="Run brokers by this command")
+    parser.add_argument(
+        "--wrap", action="append", default=[], metavar="ARGS,...", help="Run brokers under this command"
+    )
     parser.add_argument("-o", "--broker-opts", action="append", default=[], metavar="OPTS", help="Add broker options")
-    parser.add_argument("-X", "--noexec", action="store_true", help="Start nothing (with -v: say what would be)")
-    parser.add_argument("-r", "--recovery", metavar="STATEDIR", help="Look into an instance's state: run nothing on it")
+    parser.add_argument("-X", "--noexec", action="store_true", help="Start nothing (with -v: only print the commands)")
+    parser.add_argument(
+        "-r",
+        "--recovery",
+        metavar="STATEDIR",
+        help="Start one broker on the state of an instance, without running jobs",
+    )
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     return parser
 
 
-# Options that say something of a test instance only, by the names that they have in a namespace.
+# Options --test-NAME that need --test-size.
 _OF_TESTS = ("hosts", "rundir", "rundir_cleanup", "exit_mode", "exit_timeout", "start_mode", "pmi_clique")
 
 
@@ -102,10 +119,10 @@ def _start(argv: List[str]) -> int:
     options = _parser().parse_args(line)
     given = list(options.command)
     verbose = _take_broker_opts(options)
-    # A broker that is another program gets them as its own words, too, before its command.
+    # Broker options before the command are also passed to a broker that is another program.
     words += [word for word in given[: len(given) - len(options.command)] if word != "--"]
 
-    # No more than that: see engine/broker/launch/many.py.
+    # Load only the small modules here; engine/broker/launch/many.py explains why.
     from headrace.engine.broker import bare_imports
 
     bare_imports.load_small()
@@ -134,7 +151,7 @@ def _start(argv: List[str]) -> int:
 
 
 def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other_program: bool) -> int:
-    """Run the broker here, or a test instance of several. Raises CommandError."""
+    """Run the broker in this process, or start the brokers of a test instance. Raises CommandError."""
     from headrace.engine.broker import bare_imports
     from headrace.engine.broker.launch import options as launch_options
     from headrace.formats.config import files as config_files
@@ -178,7 +195,7 @@ def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other
 
 
 def _check_test_options(options: Namespace) -> None:
-    """Raises CommandError. The exit timeout becomes seconds."""
+    """Check the options of a test instance and convert the exit timeout to seconds. Raises CommandError."""
     if options.test_size is not None and options.test_size < 1:
         raise CommandError("--test-size argument must be >= 1")
     given = [f"--test-{name.replace('_', '-')}" for name in _OF_TESTS if getattr(options, f"test_{name}")]
@@ -205,7 +222,7 @@ def _check_test_options(options: Namespace) -> None:
         except ValueError as exc:
             raise CommandError(f"--test-pmi-clique: {exc}") from None
         if placed != options.test_size:
-            raise CommandError(f"--test-pmi-clique: it places {placed} brokers, not {options.test_size}")
+            raise CommandError(f"--test-pmi-clique: the task map has {placed} brokers, not {options.test_size}")
 
 
 def _system_configuration() -> str:
@@ -215,10 +232,9 @@ def _system_configuration() -> str:
 
 
 def _take_broker_opts(options: Namespace) -> int:
-    """Have the words of `--broker-opts` and the command parsed as the broker's own command line is, and add what it
-    says to the other options.
+    """Parse `--broker-opts` and the command as the broker does, and merge the options into `options`.
 
-    How often its `-v` is there is returned: that of `flux start` itself is another option.
+    Returns the number of `-v` in it, which is separate from the `-v` of `flux start` itself.
     """
     if options.command[:1] == ["--"]:
         del options.command[0]
@@ -239,12 +255,14 @@ def _take_broker_opts(options: Namespace) -> int:
 
 
 def _recover(options: Namespace) -> List[str]:
-    """`--recovery=STATEDIR`: one broker with the state of an earlier instance, whose resources stay offline; returns
-    the broker options that say so. Raises CommandError."""
+    """Set the options of `--recovery=STATEDIR` and return the broker's options for it.
+
+    It starts one broker with the state of an earlier instance, whose resources stay offline. Raises CommandError.
+    """
     if not os.path.isdir(options.recovery):
-        raise CommandError(f"--recovery: {options.recovery}: give the state directory of an instance")
+        raise CommandError(f"--recovery: {options.recovery}: not the state directory of an instance")
     if not any(os.path.exists(os.path.join(options.recovery, name)) for name in ("jobs", "kvs.sqlite")):
-        raise CommandError(f"--recovery: {options.recovery}: holds no state of an instance")
+        raise CommandError(f"--recovery: {options.recovery}: has no state of an instance")
     if options.test_size not in (None, 1):
         raise CommandError("--recovery starts one broker: it cannot be used with --test-size > 1")
     options.test_size = 1
@@ -254,7 +272,7 @@ def _recover(options: Namespace) -> List[str]:
 
 
 def _show(options: Namespace, broker_argv: List[str], command: List[str]) -> None:
-    """Print the command line of each broker that is started."""
+    """Print the command line of each broker."""
     if options.test_size is None:
         sys.stderr.write(f"flux-start: {' '.join([*broker_argv, *options.command])}\n")
         return
@@ -266,7 +284,7 @@ def _show(options: Namespace, broker_argv: List[str], command: List[str]) -> Non
 
 
 def broker_error(text: str) -> CommandError:
-    # Real Flux's broker, not its start command, is what refuses these; users and tests look for its name.
+    # In Flux these errors come from the broker and not from `flux start`; users and tests look for its name.
     return CommandError(f"flux-broker: {text}", 1, bare=True)
 
 

@@ -1,4 +1,4 @@
-"""`flux startlog`: when the instance was started, how long each run lasted, and which ended without a shutdown."""
+"""`flux startlog`: lists when the instance was started, how long it ran, and crashes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _COMMAND = Command(
     (
         ("", "check", "", "Exit with 1 if the run before this one ended without a shutdown"),
         ("", "quiet", "", "Print nothing, for use with --check"),
-        ("v", "show-version", "", "Print the version of Flux that each start was made by"),
-        ("", "post-start-event", "", "Note a start, in an rc1 script that loads the KVS itself"),
-        ("", "post-finish-event", "", "Note a shutdown"),
-        ("", "test-startlog-key", "KEY", "Use this key, not admin.eventlog"),
+        ("v", "show-version", "", "Print the version of Flux at each start"),
+        ("", "post-start-event", "", "Record a start, from an rc1 script that loads the KVS itself"),
+        ("", "post-finish-event", "", "Record a shutdown"),
+        ("", "test-startlog-key", "KEY", "Use this key instead of admin.eventlog"),
     ),
 )
 
@@ -79,6 +79,6 @@ def _minute(stamp: float) -> str:
 def _end(run: startlog.Run, now: float) -> str:
     if run.crashed:
         return "crashed"
-    # A clock that was set back between the two gives no negative duration.
+    # At least 0, in case the clock was set back in between.
     lasted = duration.encode(max(0.0, (now if run.end is None else run.end) - run.start), 2)
     return f"running ({lasted})" if run.end is None else f"{_minute(run.end)} ({lasted})"

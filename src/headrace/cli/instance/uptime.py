@@ -1,4 +1,4 @@
-"""`flux uptime`: one line on the instance's state, age, owner, depth and size, and what is out of the ordinary."""
+"""`flux uptime`: the instance's state, age, owner, depth and size, and nodes and queues out of use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-uptime: "
 
-_COMMAND = Command("flux-uptime", "[OPTIONS]", "Print how long the instance has run, for whom, and how large it is")
+_COMMAND = Command("flux-uptime", "[OPTIONS]", "Print the instance's state, age, owner, depth and size")
 
 
 def main(argv: List[str]) -> int:
@@ -50,7 +50,7 @@ def _short(text: str) -> str:
 
 
 def _nodes(handle: Handle) -> str:
-    """Counts of drained and offline nodes, when there are any."""
+    """The numbers of drained and offline nodes, if there are any."""
     try:
         status: Any = handle.rpc("resource.status", nodeid=0).get()
     except OSError:
@@ -63,7 +63,7 @@ def _nodes(handle: Handle) -> str:
 
 
 def _queues(handle: Handle) -> List[str]:
-    """What is disabled or stopped."""
+    """Notes on queues that are disabled or stopped."""
     names = handle.rpc("job-manager.queue-list", nodeid=0).get()["queues"]
     calls = [
         (name, handle.rpc("job-manager.queue-status", {"name": name} if name else {}, 0)) for name in names or [""]

@@ -1,4 +1,4 @@
-"""`flux uri`: the URI of an instance, found from a job id, a process id or another scheduler's job."""
+"""`flux uri`: finds the URI of an instance by job id, process id or another scheduler's job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PREFIX = "flux-uri: ERROR: "
 
 
 _SCHEMES = """Supported resolver schemes:
-  jobid   a job of this instance, or JOBID/JOBID of the instance in it (also without the scheme)
-  pid     a process, by its number
+  jobid   a job of this instance, or JOBID/JOBID for a job of that job (the default scheme)
+  pid     a process id
   slurm   a Slurm job that runs an instance
   lsf     an LSF job that runs an instance
 """
@@ -33,7 +33,7 @@ def _parser() -> Parser:
     add(
         "target",
         metavar="TARGET",
-        help="JOBID, JOBID/JOBID, /, .., SCHEME:TARGET or a URI; ?local or ?remote after it asks for that form",
+        help="JOBID, JOBID/JOBID, /, .., SCHEME:TARGET or a URI; append ?local or ?remote for that form",
     )
     return parser
 

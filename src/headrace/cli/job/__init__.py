@@ -1,1 +1,1 @@
-"""`flux job` and its subcommands, and commands that change jobs."""
+"""`flux job` with its subcommands, and the commands that change jobs."""

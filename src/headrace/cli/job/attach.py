@@ -1,8 +1,8 @@
-"""Following a job to its end: output, input, exceptions and the exit status. `flux run` and `flux job attach`.
+"""Follows a job to its end, for `flux run` and `flux job attach`.
 
 Three eventlogs are watched at once: the job's own, the execution system's (RFC 50), which names the shell's service,
-and the output (RFC 24). Standard input goes to the shell's service. Whatever order these end in, the status is the
-one of the `finish` event.
+and the output (RFC 24). Standard input is sent to the shell's service. In whatever order the eventlogs end, the status
+is the one in the `finish` event.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 _STDIN_CHUNK = 1 << 16
 _STDIN_UNANSWERED = 16
-# How long the end of a job that has refused standard input may take to be known, seconds.
+# Seconds to wait, after a job refused standard input, for the events that tell whether it has ended.
 _END_KNOWN_AFTER = 0.5
 _LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
 _SECOND_INTERRUPT = 2.0
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
-# How long an exception waits for the shell's own words, seconds.
+# Seconds by which the line about an exception is delayed, so that messages of the shell come first.
 _HOLD = 0.1
-# How long a user at a terminal waits for a job's start before the line of status appears, seconds.
+# Seconds before a pending job gets a status line at a terminal.
 _STATUS_AFTER = 2.0
 
 
 class Attach:
-    """One job being followed. `run()` returns the exit status a caller of the job should see.
+    """One job that is being followed. `run()` returns the exit status for the caller of the job.
 
-    `label` prefixes lines with their task rank; `show_events` and `show_exec` print the eventlogs on stderr;
-    `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none. The job's own eventlog is left
-    after `wait_event`, so that with another one than `finish` the exit status says nothing of the job. A line of
-    status is shown until the job starts: at once with `show_status`, at a terminal after two seconds. With `tail` only
-    the last lines of what the job has written so far are shown. Signals that ask for something go to the job.
+    `label` prefixes lines with their task rank. `show_events` and `show_exec` print the eventlogs on stderr.
+    `stdin_ranks` is the set of tasks that get standard input; `read_only` sends neither input nor signals. The job's
+    own eventlog is watched until `wait_event`; unless that is `finish`, the exit status does not depend on the job's
+    tasks. A status line is shown until the job starts: at once with `show_status`, at a terminal after two seconds.
+    With `tail`, only the last lines of earlier output are shown. The signals in `_FORWARDED` are sent to the job.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class Attach:
         self._stdin_refused = False
         self._stdin_watched = False
         self._interrupted = 0.0
-        self._left = False
+        self._detached_with_ctrl_z = False
         self._terminal: Optional[TerminalLink] = None
-        # Whether we see the first task's terminal; None while that is not known, and its output has to wait.
+        # True if we are attached to the first task's terminal. While None, this is not known and output is kept.
         self._joined: Optional[bool] = False
         self._early: List[Dict[str, Any]] = []
         self._status_line: Optional[StatusLine] = None
@@ -109,13 +109,13 @@ class Attach:
             )
 
     def run(self) -> int:
-        """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
+        """Follow the job. Raises CommandError if it does not exist or does not accept standard input."""
         self.reactor.add_handle(self.handle)
         self._watch("eventlog")
         if not self.read_only:
             self.reactor.add_signal(signal.SIGINT, self._interrupt)
             self.reactor.add_signal(signal.SIGTSTP, self._suspend)
-            # Under nohup(1) some are ignored.
+            # Signals that are ignored, such as SIGHUP under nohup(1), stay ignored.
             for signum in (one for one in _FORWARDED if signal.getsignal(one) != signal.SIG_IGN):
                 self.reactor.add_signal(signum, self._forwarder(signum))
         try:
@@ -187,7 +187,10 @@ class Attach:
                 self.reactor.stop()
 
     def _hold(self, event: Any) -> None:
-        """Show an exception; while the job runs, after what its shell says of the cause, which comes by another way."""
+        """Show an exception; while the job runs, after a delay.
+
+        The shell's messages about the cause come through another eventlog, and are shown first if they come in time.
+        """
         self._held.append(event)
         if self.allocated and len(self._open) > 1:
             self.reactor.add_timer(_HOLD, self._release_held)
@@ -207,7 +210,7 @@ class Attach:
 
     def _exec_event(self, event: Any) -> None:
         if event.name == "shell.init":
-            # A job that was queued again has another shell and the same log of output, whose watch may have ended.
+            # A requeued job has a second shell.init event, but a single output log, whose watch may have ended.
             if not self.service:
                 self._watch("guest.output")
             self.service = event.context["service"]
@@ -227,7 +230,7 @@ class Attach:
             self._log(event)
 
     def _close_other_inputs(self, taskmap: Any) -> None:
-        """Tasks that get none of our input get its end at once, else they would wait for it for ever."""
+        """Send EOF to tasks that get no input from us; otherwise they would wait for input forever."""
         from headrace.formats.spec.idset import Idset
         from headrace.formats.spec.taskmap import TaskMap
 
@@ -291,7 +294,7 @@ class Attach:
         if not text:
             return
         if self._joined is not False and str(context["rank"]) == "0":
-            # What a terminal that we joined prints comes that way: with pty.capture it is here once more.
+            # The output of an attached terminal comes from its service; with pty.capture the log has it, too.
             if self._joined is None:
                 self._early.append(context)
             return
@@ -371,7 +374,7 @@ class Attach:
                 if exc.errno == errno.EPIPE and had_data:
                     raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
                 self._unwatch_stdin()
-                # A job that has taken input before has ended since: it did not want the rest of the input.
+                # If the job accepted earlier input, it has ended since then and did not need the rest.
                 if exc.errno == errno.ENOSYS and had_data and not self._stdin_taken:
                     self._stdin_refusal(exc)
                 return
@@ -381,14 +384,16 @@ class Attach:
         return answered
 
     def _stdin_refusal(self, exc: OSError) -> None:
-        """The job does not take standard input, or it has ended before any came, which its eventlogs tell soon. Where
-        the whole service is gone it has ended for sure."""
+        """Report soon that the job does not accept standard input, unless it has ended by then.
+
+        If the whole service is gone, the job has certainly ended.
+        """
         if not self._stdin_refused and not str(exc.strerror).startswith("No service matching"):
             self._stdin_refused = True
             self.reactor.add_timer(_END_KNOWN_AFTER, self._refuse_stdin)
 
     def _refuse_stdin(self) -> None:
-        """Raises CommandError if the job still runs."""
+        """Raise CommandError if the job still runs."""
         if self.status is None and "guest.exec.eventlog" in self._open:
             raise CommandError("flux-job: stdin not accepted by job", bare=True)
 
@@ -406,7 +411,7 @@ class Attach:
     def _suspend(self) -> None:
         if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
             self._detach()
-            self._left = True
+            self._detached_with_ctrl_z = True
             return
         os.kill(0, signal.SIGSTOP)
 
@@ -414,7 +419,7 @@ class Attach:
         return lambda: self._forward(signum)
 
     def _forward(self, signum: int) -> None:
-        """Pass a signal on to the job's tasks; where there are none it is for us."""
+        """Send a signal to the job's tasks; if it has none, take the signal's default action on this process."""
 
         def answered(call: Rpc) -> None:
             try:
@@ -439,7 +444,7 @@ class Attach:
         self._release_held()
         sys.stdout.flush()
         if self.status is None:
-            return 1 if self.fatal or self._left else 0
+            return 1 if self.fatal or self._detached_with_ctrl_z else 0
         code = exit_code(self.status)
         if code and not self.quiet:
             sys.stderr.write(f"flux-job: {ending(self.status)}\n")
@@ -447,7 +452,7 @@ class Attach:
 
 
 def _at_terminal() -> bool:
-    """Whether somebody sits at the terminal that all our streams are."""
+    """True if stdin, stdout and stderr are all terminals."""
     return all(os.isatty(fd) for fd in range(3))
 
 
@@ -459,7 +464,10 @@ def _ignore_errors(call: Rpc) -> None:
 
 
 def ending(status: int) -> str:
-    """What to tell about a wait status that is not zero. The shell exits with 128 plus the signal of its task."""
+    """The text for a wait status that is not zero.
+
+    The shell exits with 128 plus the signal that ended its task.
+    """
     if os.WIFSIGNALED(status):
         return f"job shell {strsignal(os.WTERMSIG(status))}"
     code = os.WEXITSTATUS(status)

@@ -1,4 +1,4 @@
-"""`flux job attach`: follow a job's output and input, and exit as it does."""
+"""`flux job attach`: follows a job's output, sends it input, and exits with its status."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _COMMAND = Command(
     (
         ("E", "show-events", "", "Print the job's events on standard error"),
         ("X", "show-exec", "", "Print events of the job's execution on standard error"),
-        ("", "show-status", "", "Keep a line about the job's state on the terminal until it runs"),
-        ("w", "wait-event", "NAME", "Stay until this event (default: finish)"),
-        ("l", "label-io", "", "Begin each line of output with its task's rank"),
-        ("v", "verbose", "", "Print the job's id; twice: where its tasks run"),
-        ("q", "quiet", "", "Print no remarks about truncated output and the like"),
-        ("r", "read-only", "", "Only watch: send the job neither input nor signals"),
+        ("", "show-status", "", "Show a status line until the job runs"),
+        ("w", "wait-event", "NAME", "Stop after this event (default: finish)"),
+        ("l", "label-io", "", "Begin each line of output with the rank of its task"),
+        ("v", "verbose", "", "Print the job's id"),
+        ("q", "quiet", "", "Do not report redirected output or the job's exit code"),
+        ("r", "read-only", "", "Send the job neither input nor signals"),
         ("i", "stdin-ranks", "RANKS", "Send standard input to these tasks only (default: all)"),
-        ("", "tail", "[NUM]", "Of the output so far, show the last NUM lines only (default: 10)"),
-        ("u", "unbuffered", "", "Send input at once (it always is)"),
+        ("", "tail", "[NUM]", "Show only the last NUM lines of earlier output (default: 10)"),
+        ("u", "unbuffered", "", "No effect: input is always sent at once"),
     ),
 )
 

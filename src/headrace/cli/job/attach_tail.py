@@ -1,6 +1,6 @@
-"""`flux job attach --tail`: of the output that is there already, only the last lines.
+"""`flux job attach --tail`: shows only the last lines of a job's earlier output.
 
-How much is there is asked before the output is followed: what comes after that is shown as it comes.
+The number of entries in the output log is read before the output is followed. Later entries are shown as they come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT = 10
 
 
 class Tail:
-    """Holds the last `count` lines of a job's output until all that was there has been seen."""
+    """Keeps the last `count` lines of a job's earlier output until all its entries have been seen."""
 
     def __init__(self, handle: Handle, job: int, count: int) -> None:
         request = {"id": job, "keys": ["guest.output"], "flags": 0}
@@ -28,19 +28,19 @@ class Tail:
             log = handle.rpc("job-info.lookup", request).get()["guest.output"]
         except FileNotFoundError:
             log = ""
-        self._left = len(decode(log))
+        self._remaining = len(decode(log))
         self._lines: Deque[Tuple[str, bytes]] = deque(maxlen=count)
 
     def holds(self, stream: str, data: bytes) -> bool:
-        """Whether this is of the past, and so kept here."""
-        if not self._left:
+        """Keep the lines and return True if they are earlier output; False if they are to be shown now."""
+        if not self._remaining:
             return False
         self._lines.extend((stream, line) for line in BytesIO(data))
         return True
 
     def passed(self) -> List[Tuple[str, bytes]]:
-        """One entry of the log has been seen: the lines that are left (stream, text) when it was the last one there."""
-        if not self._left:
+        """Count an entry of the log. After the last earlier one, return the kept lines as (stream, text)."""
+        if not self._remaining:
             return []
-        self._left -= 1
-        return [] if self._left else list(self._lines)
+        self._remaining -= 1
+        return [] if self._remaining else list(self._lines)

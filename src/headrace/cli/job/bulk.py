@@ -1,4 +1,7 @@
-"""`flux job cancelall`, `killall`, `raiseall`: one request for all jobs of a user; without `--force` it only counts."""
+"""`flux job cancelall`, `killall`, `raiseall`: one request for all jobs of a user.
+
+Without `--force` the jobs are only counted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.cli.common.getopts import Options
 
 _USER = ("u", "user", "USER", "Jobs of this user, or all (owner of the instance only)")
-_FORCE = ("f", "force", "", "Do it, instead of saying how many jobs it would concern")
+_FORCE = ("f", "force", "", "Act on the jobs instead of only counting them")
 _KILLALL = Command(
     "flux-job killall",
     "[OPTIONS]",
@@ -35,7 +38,7 @@ _RAISEALL = Command(
     (
         _USER,
         ("S", "states", "STATES", "Only jobs in these states (default: all that have not ended)"),
-        ("s", "severity", "N", "0 (ends the jobs) to 7 (default: for information)"),
+        ("s", "severity", "N", "From 0 (ends the jobs) to 7 (informational, the default)"),
         _FORCE,
     ),
 )
@@ -47,13 +50,13 @@ _CANCELALL = Command(
         _USER,
         ("S", "states", "STATES", "Only jobs in these states (default: all that have not ended)"),
         _FORCE,
-        ("q", "quiet", "", "Say nothing when there are no such jobs"),
+        ("q", "quiet", "", "Print nothing if no job matches"),
     ),
 )
 
 
 def _user(options: Options) -> int:
-    """The user id that `--user` names, by default one's own. Raises CommandError."""
+    """The userid that `--user` names, by default the caller's. Raises CommandError."""
     text = options.get("user")
     if not text:
         return own_userid()
@@ -89,7 +92,7 @@ def killall(argv: List[str]) -> int:
     options = _KILLALL.parse(argv)
     options.need(0, 0)
     signum = signal_option(options, "killall")
-    # What it says names the signal: "Terminated 3 jobs (0 errors)".
+    # The summary names the signal: "Terminated 3 jobs (0 errors)".
     return _send("job-manager.killall", {"signum": signum}, options, signal.strsignal(signum) or f"Signal {signum} to")
 
 

@@ -1,4 +1,4 @@
-"""`flux cancel`: raise the `cancel` exception on jobs, by id or by what they are."""
+"""`flux cancel`: raises the `cancel` exception on jobs, selected by id, or by user and state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-cancel: ERROR: "
 
-# States that a job can be canceled in, and names for several of them.
+# States in which a job can be canceled, and names for groups of them.
 _STATES = ("depend", "priority", "sched", "run", "pending", "running", "active")
 
 
@@ -30,8 +30,8 @@ def _parser() -> Parser:
     parser = Parser("flux-cancel", usage="flux cancel [OPTIONS] [JOBID...]", description="Cancel jobs")
     add = parser.add_argument
     add("-a", "--all", action="store_true", help="Target all of my jobs")
-    add("-n", "--dry-run", "--dry", action="store_true", help="Only tell how many jobs would be canceled")
-    add("-q", "--quiet", action="store_true", help="Print nothing when no job matches")
+    add("-n", "--dry-run", "--dry", action="store_true", help="Only print how many jobs would be canceled")
+    add("-q", "--quiet", action="store_true", help="Print nothing if no job matches")
     add("-u", "--user", metavar="USER", help="Target jobs of USER (or all)")
     add(
         "-S",
@@ -56,7 +56,7 @@ def main(argv: List[str]) -> int:
     handle = Handle()
     ids = args.jobids
     if by_filter:
-        # Newest first: a job must not fail for its antecedent before its own turn comes.
+        # Newest first: otherwise canceling a job could end its dependents before they are canceled themselves.
         query = _query(args)
         if args.user:
             _check_rights(handle, query)
@@ -89,14 +89,20 @@ def _query(args: Namespace) -> Query:
 
 
 def _check_rights(handle: Handle, query: Query) -> None:
-    """Have the job manager refuse what is not ours to cancel, even where there is no such job. Raises OSError."""
+    """Let the job manager check the right to cancel these users' jobs, also if there are none.
+
+    Raises OSError.
+    """
     userids = [clause["userid"][0] for clause in query.clauses if "userid" in clause]
     request = {"dry_run": True, "userid": userids[0] if userids else USERID_UNKNOWN, "states": query.states}
     handle.rpc("job-manager.raiseall", {**request, "severity": FATAL, "type": CANCEL}).get()
 
 
 def _cancel(handle: Handle, ids: List[int], note: str, listed: bool) -> Tuple[int, int]:
-    """How many were canceled, and how many could not be: one that was `listed` and has ended since is neither."""
+    """Cancel jobs; returns the numbers of canceled jobs and errors.
+
+    If `listed`, a job that has ended is neither.
+    """
     request: Dict[str, Any] = {"type": CANCEL, "severity": FATAL}
     if note:
         request["note"] = note

@@ -1,4 +1,4 @@
-"""`flux job kill`, `raise`, `urgency`, `memo`, `purge`, `submit` and the old `cancel`: requests to the job manager."""
+"""`flux job kill`, `raise`, `urgency`, `memo`, `purge`, `submit`, `cancel`: job manager requests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _RAISE = Command(
     "[OPTIONS] ids... [--] [message ...]",
     "Raise an exception on these jobs; severity 0 ends them",
     (
-        ("s", "severity", "N", "0 (default: ends the jobs) to 7 (for information)"),
-        ("t", "type", "TYPE", "What kind of exception it is (default: cancel)"),
-        ("m", "message", "NOTE", "Why, for the job's eventlog"),
+        ("s", "severity", "N", "From 0 (ends the jobs, the default) to 7 (informational)"),
+        ("t", "type", "TYPE", "Type of the exception (default: cancel)"),
+        ("m", "message", "NOTE", "Note for the job's eventlog"),
     ),
 )
 _URGENCY = Command(
@@ -47,17 +47,17 @@ _MEMO = Command(
     "flux-job memo",
     "[--volatile] id key=val [key=val, ...]",
     "Attach notes to a job, which job listings can show (RFC 21 memo)",
-    (("", "volatile", "", "Keep the notes in memory only: a restart forgets them"),),
+    (("", "volatile", "", "Keep the notes in memory only; they are lost at a restart"),),
 )
 _PURGE = Command(
     "flux-job purge",
     "[--age-limit=FSD] [--num-limit=N] | jobid [jobid ...]",
-    "Forget jobs that have ended, oldest first or by id",
+    "Delete jobs that have ended, oldest first or by id",
     (
-        ("", "age-limit", "FSD", "Forget jobs that ended longer ago than FSD"),
-        ("", "num-limit", "COUNT", "Forget the oldest until N ended jobs are left"),
-        ("f", "force", "", "Forget them, instead of saying how many would be"),
-        ("", "batch", "COUNT", "Forget this many with each request (default: 50)"),
+        ("", "age-limit", "FSD", "Delete jobs that ended longer ago than FSD"),
+        ("", "num-limit", "COUNT", "Delete the oldest until COUNT ended jobs remain"),
+        ("f", "force", "", "Delete the jobs instead of only counting them"),
+        ("", "batch", "COUNT", "Number of jobs to delete per request (default: 50)"),
     ),
 )
 _SUBMIT = Command(
@@ -65,8 +65,8 @@ _SUBMIT = Command(
     "[OPTIONS] [jobspec]",
     "Submit jobs from a jobspec file or standard input",
     (
-        ("u", "urgency", "N", "How soon: 0-31 (default: 16), hold or expedite"),
-        ("f", "flags", "FLAGS", "Submit flags, split at commas: debug, waitable, novalidate"),
+        ("u", "urgency", "N", "Urgency: 0-31 (default: 16), hold or expedite"),
+        ("f", "flags", "FLAGS", "Submit flags, separated by commas: debug, waitable, novalidate"),
         ("s", "sign-type", "TYPE", "Sign with none or munge (default: HEADRACE_SIGN_TYPE, or none)"),
     ),
 )
@@ -108,7 +108,7 @@ def signal_option(options: Options, verb: str) -> int:
 
 
 def _for_each(verb: str, ids: List[str], jobs: List[int], topic: str, request: Dict[str, Any]) -> int:
-    """Send the request for every job and tell which ones refused."""
+    """Send the request for each job, report errors, and return 1 if there was one, otherwise 0."""
     handle = Handle()
     calls = [handle.rpc(topic, {"id": job, **request}) for job in jobs]
     failed = 0
@@ -141,9 +141,10 @@ def raise_(argv: List[str]) -> int:
 
 
 def _is_id(text: str) -> bool:
-    """Whether an operand after the first is one more job: plain words and small numbers belong to the note.
+    """True if an operand after the first is another job id, and not a word of the note.
 
-    "foo" could be a job's id in ASCII, too; few ids have neither digits nor capitals.
+    A lowercase word such as "foo" counts as a word, although it could be a job id in ASCII. Few job ids have neither
+    digits nor capitals.
     """
     return text[:1] == "ƒ" or (text[:1] == "f" and _parses(text) and not (text.isalpha() and text.islower()))
 
@@ -197,7 +198,7 @@ def memo(argv: List[str]) -> int:
 
 
 def _put(table: Dict[str, Any], path: str, value: Any) -> None:
-    """Set `a.b.c`: tables within tables, as annotations have them."""
+    """Set `a.b.c` in nested tables, which are created if they do not exist."""
     *parents, last = path.split(".")
     for name in parents:
         inner = table.get(name)
@@ -232,7 +233,7 @@ def purge(argv: List[str]) -> int:
 
 
 def _purge(handle: Handle, topic: str, request: Dict[str, Any]) -> int:
-    """How many jobs one request purged, or would purge. Raises CommandError."""
+    """Send a request; returns the number of jobs that it purged, or would purge. Raises CommandError."""
     try:
         return int(handle.rpc(topic, request, 0).get()["count"])
     except OSError as exc:
@@ -249,7 +250,7 @@ def _tell_purge(handle: Handle, count: int, force: bool) -> int:
 
 
 def submit(argv: List[str]) -> int:
-    """Submit a jobspec from a file or standard input, as JSON or YAML that is JSON."""
+    """Submit a jobspec from a file or standard input."""
     from headrace.wire.query.signing import sign
 
     options = _SUBMIT.parse(argv)

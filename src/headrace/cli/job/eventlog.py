@@ -1,4 +1,4 @@
-"""`flux job info`, `flux job eventlog` and `flux job wait-event`: what job-info (RFC 41) keeps of a job."""
+"""`flux job info`, `eventlog` and `wait-event`: a job's data in the KVS, from job-info (RFC 41)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SHORT_PATHS = {"exec": "guest.exec.eventlog", "output": "guest.output", "input"
 _INFO = Command(
     "flux-job info",
     "[OPTIONS] id key",
-    "Print what is stored of a job: jobspec, R, an eventlog ...",
+    "Print stored data of a job: jobspec, R, an eventlog ...",
     (
-        ("o", "original", "", "Of jobspec: as it was submitted, before defaults were set"),
-        ("b", "base", "", "Of jobspec and R: without the updates of the job's eventlog"),
+        ("o", "original", "", "Print the jobspec as it was submitted, before defaults were set"),
+        ("b", "base", "", "Print jobspec or R without the updates in the job's eventlog"),
     ),
 )
 _EVENTLOG = Command(
@@ -37,8 +37,8 @@ _EVENTLOG = Command(
     "Print the events of a job",
     (
         *eventlog_options.OPTIONS,
-        ("F", "follow", "", "Go on with events as they happen, until the job has ended"),
-        ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
+        ("F", "follow", "", "Show new events as they happen, until the job has ended"),
+        ("p", "path", "PATH", "Use another eventlog of the job: exec, output, guest.exec.eventlog ..."),
     ),
 )
 _WAIT_EVENT = Command(
@@ -47,13 +47,13 @@ _WAIT_EVENT = Command(
     "Wait until a job has had this event",
     (
         *eventlog_options.OPTIONS,
-        ("c", "count", "N", "Wait until the event came N times (default: 1)"),
+        ("c", "count", "N", "Wait until the event has happened N times (default: 1)"),
         ("m", "match-context", "KEY=VAL", "Wait for an event whose context has KEY=VAL"),
-        ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
-        ("q", "quiet", "", "Print nothing when the event is there"),
+        ("p", "path", "PATH", "Use another eventlog of the job: exec, output, guest.exec.eventlog ..."),
+        ("q", "quiet", "", "Do not print the event"),
         ("t", "timeout", "N", "Give up after this time"),
-        ("v", "verbose", "", "Print the events before it, too"),
-        ("W", "waitcreate", "", "Wait for the eventlog, too, where it is not there yet"),
+        ("v", "verbose", "", "Also print the events before it"),
+        ("W", "waitcreate", "", "If the eventlog does not exist yet, wait for it"),
     ),
 )
 

@@ -20,10 +20,10 @@ _RUNNING = 16
 _COMMAND = Command(
     "flux-job hostpids",
     "[OPTIONS] JOBID",
-    "Print where a running job's tasks are, as host:PID",
+    "Print the tasks of a running job as host:PID",
     (
-        ("d", "delimiter", "STRING", "Print STRING between the tasks (default: comma)"),
-        ("r", "ranks", "IDSET", "Print only tasks of these ranks"),
+        ("d", "delimiter", "STRING", "Separator of the tasks (default: comma)"),
+        ("r", "ranks", "IDSET", "Print only the tasks with these ranks"),
         ("t", "timeout", "DURATION", "Give up after this time (default: 15s)"),
     ),
 )
@@ -41,7 +41,7 @@ def hostpids(argv: List[str]) -> int:
     except (duration.DurationError, IdsetError) as exc:
         raise CommandError(str(exc)) from None
     handle = Handle()
-    # All shells of a job that has started know their tasks.
+    # After the start event, all shells of the job know their tasks.
     event_of(handle, job, text, "eventlog", "start")
     shell = event_of(handle, job, text, "guest.exec.eventlog", "shell.init")
     call = handle.rpc(f"{shell['service']}.proctable", {}, shell["leader-rank"])
@@ -57,10 +57,13 @@ def hostpids(argv: List[str]) -> int:
 
 
 def event_of(handle: Handle, job: int, text: str, log: str, name: str) -> Any:
-    """The context of an event that the job has had. Raises CommandError when it has not."""
+    """The context of an event of a running job.
+
+    Raises CommandError if the job does not run or has no such event.
+    """
     call = handle.stream("job-info.eventlog-watch", {"id": job, "path": log, "flags": 0})
     try:
-        # A watch is answered with what there is, and waits for more only then: the job's state says whether it may.
+        # The watch sends existing events first and then waits for more. Only a running job may be waited for.
         if not handle.rpc("job-list.list-id", {"id": job, "attrs": ["state"]}).get()["job"]["state"] & _RUNNING:
             raise CommandError(f"{text}: job is not running")
         for answer in call:

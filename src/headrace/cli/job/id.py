@@ -1,4 +1,4 @@
-"""`flux job id`, `flux job last` and `flux job namespace`: job ids in their forms."""
+"""`flux job id`, `flux job last` and `flux job namespace`: prints job ids in different forms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ID = Command(
     ),
 )
 _LAST = Command("flux-job last", "[N|SLICE]", "Print the ids of the jobs you submitted last")
-_NAMESPACE = Command("flux-job namespace", "[id ...]", "Print the KVS namespace that each job's own data is in")
+_NAMESPACE = Command("flux-job namespace", "[id ...]", "Print the KVS namespace of each job")
 _FORMS = ("dec", "kvs", "hex", "dothex", "words", "f58", "f58plain", "emoji")
 
 
@@ -65,7 +65,7 @@ def last(argv: List[str]) -> int:
     (text,) = _LAST.parse(argv).need(0, 1) or ["1"]
     if text[:1] != "[":
         if not text.isdigit() or not int(text):
-            raise CommandError(f"invalid count '{text}': a number from 1 on, or a slice such as [0:3]")
+            raise CommandError(f"invalid count '{text}': use a number (1 or more) or a slice such as [0:3]")
         text = f"[:{text}]"
     ids = _history(Handle(), text)
     if not ids:
@@ -75,7 +75,10 @@ def last(argv: List[str]) -> int:
 
 
 def _history(handle: Handle, text: str) -> List[int]:
-    """A slice of my jobs, newest first: from the job manager's history, else from job-list in order of submission."""
+    """A slice of the user's jobs, newest first.
+
+    It is from the job manager's history, or from job-list if the job manager has no such request.
+    """
     try:
         return list(handle.rpc("job-manager.history.get", {"slice": text}).get()["jobs"])
     except OSError as exc:

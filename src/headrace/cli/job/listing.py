@@ -1,4 +1,4 @@
-"""`flux job list`, `list-ids`, `list-inactive` and `stats`: what job-list says, as JSON."""
+"""`flux job list`, `list-ids`, `list-inactive` and `stats`: the answers of job-list as JSON."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COUNT = ("c", "count", "N", "Print N jobs at most (default: all)")
 _LIST = Command(
     "flux-job list",
     "[OPTIONS]",
-    "Print jobs, a JSON object each",
+    "Print jobs, one JSON object each",
     (
-        ("a", "all", "", "Also jobs that have ended"),
-        ("A", "all-users", "", "Jobs of all users, not yours only"),
+        ("a", "all", "", "Include jobs that have ended"),
+        ("A", "all-users", "", "Print jobs of all users, not only yours"),
         _COUNT,
         ("s", "states", "STATES", "Only jobs in these states"),
         _SINCE,
@@ -53,7 +53,7 @@ def _print_jobs(query: Query) -> int:
 
 
 def _query(options: Options) -> Query:
-    """The limits that both listings know; raises CommandError."""
+    """A query with the options that `list` and `list-inactive` share. Raises CommandError."""
     _for_programs()
     query = Query(count=options.get_int("count", 0))
     try:
@@ -66,7 +66,7 @@ def _query(options: Options) -> Query:
 
 
 def _for_programs() -> None:
-    """Raises CommandError on a terminal: these listings are JSON, and a user means another command."""
+    """Raise CommandError at a terminal: the listings are JSON for programs, users want `flux jobs`."""
     if sys.stdout.isatty():
         raise CommandError("This is not the command you are looking for. Try flux-jobs(1).")
 

@@ -1,4 +1,4 @@
-"""`flux job SUBCOMMAND`: the table of its subcommands; each group of them lives in a file of its own."""
+"""`flux job SUBCOMMAND`: the table of subcommands; each group of them has its own file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TABLE = {
     "cancel": ("", "control"),
     "cancelall": ("", "bulk"),
     "eventlog": ("Print the events of a job", "eventlog"),
-    "hostpids": ("Print where a running job's tasks are, as host:PID", "hostpids"),
+    "hostpids": ("Print the tasks of a running job as host:PID", "hostpids"),
     "id": ("Print job ids in another form", "id"),
-    "info": ("Print what is stored of a job: jobspec, R, an eventlog ...", "eventlog"),
+    "info": ("Print stored data of a job: jobspec, R, an eventlog ...", "eventlog"),
     "kill": ("Send a signal to the tasks of jobs", "control"),
     "killall": ("Send a signal to every running job of a user", "bulk"),
     "last": ("Print the ids of the jobs you submitted last", "id"),
@@ -29,14 +29,14 @@ _TABLE = {
     "list-ids": ("", "listing"),
     "list-inactive": ("", "listing"),
     "memo": ("Attach notes to a job, which job listings can show (RFC 21 memo)", "control"),
-    "namespace": ("Print the KVS namespace that each job's own data is in", "id"),
-    "purge": ("Forget jobs that have ended, oldest first or by id", "control"),
+    "namespace": ("Print the KVS namespace of each job", "id"),
+    "purge": ("Delete jobs that have ended, oldest first or by id", "control"),
     "raise": ("Raise an exception on these jobs; severity 0 ends them", "control"),
     "raiseall": ("Raise an exception on every job of a user; severity 0 ends them", "bulk"),
     "stats": ("Print how many jobs are in each state, as JSON", "listing"),
     "status": ("Wait until jobs have ended; exit with the largest of their exit codes", "status"),
     "submit": ("Submit jobs from a jobspec file or standard input", "control"),
-    "taskmap": ("Tell which tasks of a job are on which node (RFC 34)", "taskmap"),
+    "taskmap": ("Show which tasks of a job run on which node (RFC 34)", "taskmap"),
     "timeleft": ("Print how much time a job, or this instance, has left", "status"),
     "urgency": ("Move a job up or down its queue: 0-31, HOLD, EXPEDITE or DEFAULT", "control"),
     "wait": ("Wait for a waitable job, or all of them, to end", "status"),
@@ -54,7 +54,7 @@ def main(argv: List[str]) -> int:
 
 
 def parse_id(text: str) -> int:
-    """A job id in any form. Raises CommandError as these commands word it."""
+    """Parse a job id in any form. Raises CommandError with the text that Flux's `flux job` has."""
     from headrace.formats.spec import jobid
 
     try:

@@ -1,4 +1,4 @@
-"""`flux job status`, `flux job wait` and `flux job timeleft`: how a job ended, or how long it may still run."""
+"""`flux job status`, `wait` and `timeleft`: how a job ended, or how long it may still run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _STATUS = Command(
     "[OPTIONS] id [id ...]",
     "Wait until jobs have ended; exit with the largest of their exit codes",
     (
-        ("v", "verbose", "", "Tell which jobs failed and how; twice: how the others ended, too"),
-        ("e", "exception-exit-code", "N", "Count a job that an exception ended as this exit code"),
+        ("v", "verbose", "", "Print which jobs failed and how; twice: how the others ended, too"),
+        ("e", "exception-exit-code", "N", "Use this exit code for jobs with an exception"),
         ("j", "json", "", "Print how each job ended as JSON"),
     ),
 )
@@ -73,7 +73,7 @@ def status(argv: List[str]) -> int:
 
 
 def _result(job: int, call: Rpc) -> Dict[str, Any]:
-    """What the eventlog tells of the job's end, watched until it is there."""
+    """How the job ended, from its eventlog, which is watched until the job has ended."""
     result: Dict[str, Any] = {"id": job, "exception_occurred": False}
     exception: Dict[str, Any] = {}
     try:
@@ -179,7 +179,10 @@ def _instance_expiration(handle: Handle) -> float:
 
 
 def _job_expiration(handle: Handle, job: int, text: str) -> float:
-    """When the job's time is up, seconds since the epoch; 0 without a limit. Raises CommandError if it does not run."""
+    """When the job expires, seconds since the epoch; 0 without a limit.
+
+    Raises CommandError if it has not started.
+    """
     attrs = ["state", "expiration"]
     try:
         found = handle.rpc("job-list.list-id", {"id": job, "attrs": attrs}).get()["job"]

@@ -1,4 +1,4 @@
-"""The line of status that `flux job attach` shows while a job is pending: what it waits for, and for how long."""
+"""The status line of `flux job attach` for a pending job: what the job waits for, and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.wire.client.handle import Handle, Rpc
     from headrace.wire.client.reactor import Reactor, Timer
 
-# What a job does after an event of its eventlog.
+# The state of a job, as Flux words it, after an event of its eventlog.
 _AFTER = {
     "validate": "resolving dependencies",
     "depend": "waiting for priority assignment",
@@ -25,22 +25,23 @@ _AFTER = {
     "exception": "canceling due to exception",
 }
 _LAST = ("start", "clean")
-# What a job waits for that a stopped queue keeps back.
+# The state in which a stopped queue holds a job back.
 _KEPT_BACK = _AFTER["priority"]
 # Flux's name for the queue of an instance without queues.
 _ANONYMOUS = "default"
 
 
 class StatusLine:
-    """Drawn on standard error by `reactor`, first after `delay` seconds, then every second; `handle` is asked whether
-    the queue of `job` is stopped.
+    """Draws the line on standard error, first after `delay` seconds, then every second.
+
+    `reactor` runs the timer; `handle` is used to ask whether the queue of `job` is stopped.
     """
 
     def __init__(self, handle: Handle, job: int, name: str, reactor: Reactor, delay: float) -> None:
         self._handle = handle
         self._job = job
         self._name = name
-        # The queue while it is stopped, "" otherwise, and whether that is being asked.
+        # The job's queue if it is stopped, otherwise ""; and True while a request for that is pending.
         self._stopped = ""
         self._asking = False
         self._text = ""
@@ -55,7 +56,7 @@ class StatusLine:
         self._draw()
 
     def _look(self) -> None:
-        """Ask for the job's queue, which may have changed, and then whether it is stopped."""
+        """Ask for the job's queue, which may have changed, and then whether the queue is stopped."""
         if self._text != _KEPT_BACK or self._asking:
             return
         self._asking = True
@@ -75,7 +76,10 @@ class StatusLine:
         self._handle.rpc("job-list.list-id", {"id": self._job, "attrs": ["queue"]}).then(of_job)
 
     def event(self, name: str) -> bool:
-        """Take an event of the job. True when it was the last one of interest: the line is finished then."""
+        """Update the line for an event of the job.
+
+        Returns True, and closes the line, if the job is not pending now.
+        """
         self._text = _AFTER.get(name, self._text)
         if self._shown:
             self._look()
@@ -103,7 +107,7 @@ class StatusLine:
         self._drawn = True
 
     def close(self) -> None:
-        """Leave the line as it is and draw it no more."""
+        """Stop drawing and leave the line as it is."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -113,7 +117,7 @@ class StatusLine:
 
 
 def _answer(call: Rpc) -> Dict[str, Any]:
-    """The response, empty for an error: then nothing is known of the queue."""
+    """The response, or {} for an error, which means that the queue is not known."""
     try:
         return call.get() or {}
     except OSError:

@@ -1,4 +1,4 @@
-"""`flux job taskmap`: where a job's tasks ran, in the forms of RFC 34."""
+"""`flux job taskmap`: the map of a job's tasks to nodes, in the forms of RFC 34."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _COMMAND = Command(
     "flux-job taskmap",
     "[OPTIONS] JOBID|TASKMAP",
-    "Tell which tasks of a job are on which node (RFC 34)",
+    "Show which tasks of a job run on which node (RFC 34)",
     (
         ("", "taskids", "NODEID", "Print which tasks run on this node of the job"),
         ("", "ntasks", "NODEID", "Print how many tasks run on this node of the job"),
-        ("", "nodeid", "TASKID", "Print the number of the node that this task runs on"),
+        ("", "nodeid", "TASKID", "Print the index of the node that this task runs on"),
         ("", "hostname", "TASKID", "Print the host that this task runs on"),
         ("", "to", "FORMAT", "Print the map in another form: raw, pmi, multiline, hosts"),
     ),
@@ -47,7 +47,7 @@ def taskmap(argv: List[str]) -> int:
 
 
 def _load(text: str) -> Tuple[int, TaskMap]:
-    """The job (-1 if a map was given) and its task map."""
+    """The job id (-1 if `text` is a task map) and the task map. Raises CommandError."""
     try:
         job = jobid.parse(text)
     except ValueError:

@@ -1,9 +1,11 @@
-"""The user's terminal joined to a job's: raw mode, window size and both directions, over the shell's pty service.
+"""Connects the user's terminal to a job's terminal through the shell's pty service.
 
-A job with `-o pty.interactive` names its terminal's service in the `shell.init` event. While joined, every key goes
-to the job; the escape `~.` after a newline detaches, as in ssh. Without a terminal of his own, in a script or a pipe,
-the user is joined as well, or he would wait for a job that waits for him: what his input is goes in, its end as the key
-for that, and what comes out is written where his output goes.
+A job with `-o pty.interactive` announces its terminal's service in the `shell.init` event. While attached, the user's
+terminal is in raw mode, every key is sent to the job, and window size changes are sent, too. The escape `~.` after a
+newline detaches, as in ssh.
+
+If standard input is not a terminal, in a script or a pipe, the command attaches as well: the job waits for a client,
+and the user would wait for the job. Standard input is then sent as if it were typed, with the EOF key at its end.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ if TYPE_CHECKING:
 _CHUNK = 4096
 _ESCAPE = b"~"
 _END = b"\x04"
-# Why there is nothing to join: the job has ended, before or while we asked, or its node is lost, of which we hear.
+# Errors that need no message: the job has ended, before or during the request, or its node is lost (said elsewhere).
 _OVER = (errno.ENODATA, errno.ENOSYS, errno.ENOENT, errno.EHOSTUNREACH)
-# The shell that had the terminal is gone: it was killed, or its node is lost.
+# Errors after which the shell with the terminal is gone: it was killed, or its node is lost.
 _LOST = (errno.ENOSYS, errno.EHOSTUNREACH, errno.ENOENT)
 
 
 class TerminalLink:
-    """Joins file descriptors 0 and 1 to terminal service `topic` on broker `nodeid` until the job's end or `~.`.
+    """Attaches stdin and stdout to pty service `topic` on broker `nodeid`, until the job ends or `~.`.
 
-    `settled(joined)` is called once it is known whether there is a terminal to join, `detached` when the user leaves.
-    Call `close()` to give the terminal its own mode back.
+    `settled(joined)` is called once it is known whether attaching succeeded, `detached` when the user detaches. Call
+    `close()` to restore the mode of the user's terminal.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class TerminalLink:
         self._escaped = False
         self._reads = False
         self._open = True
-        # The mode of the user's terminal; None if he has none.
+        # The original mode of the user's terminal; None if stdin is not a terminal.
         self._saved: Optional[List[Any]] = None
         if os.isatty(0):
             self._saved = termios.tcgetattr(0)
@@ -111,7 +113,10 @@ class TerminalLink:
             self.close()
 
     def _input(self, _revents: int) -> None:
-        """A portion of input that nobody types; the next one when this has been taken."""
+        """Send a portion of input that is not from a terminal.
+
+        The next one is read after the response to this.
+        """
         try:
             data = os.read(0, _CHUNK)
         except OSError:
@@ -121,7 +126,7 @@ class TerminalLink:
             self._line_start = data.endswith(b"\n")
             self._send({"type": "data", "data": data.decode("utf-8", "surrogateescape")}, self._taken)
         else:
-            # After a part of a line the first passes that on.
+            # After an incomplete line, the first EOF key only flushes that line.
             end = _END if self._line_start else _END * 2
             self._send({"type": "data", "data": end.decode()})
 
@@ -164,7 +169,7 @@ class TerminalLink:
 
 
 def _window_size() -> Dict[str, Dict[str, int]]:
-    """The member of a request that says how large the user's terminal is, where he has one."""
+    """The request member with the size of the user's terminal; empty without a terminal."""
     for fd in range(3):
         try:
             size = os.get_terminal_size(fd)

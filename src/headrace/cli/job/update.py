@@ -1,4 +1,4 @@
-"""`flux update`: change attributes of a submitted job (time limit, queue, name and the like)."""
+"""`flux update`: changes attributes of a submitted job, such as time limit, queue or name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _parser() -> Parser:
         help="No effect: the update is always in the job's eventlog when the command ends",
     )
     add("jobid", metavar="JOBID", type=job_id, help="The job")
-    add("updates", metavar="KEY=VALUE", nargs="+", help="What to change")
+    add("updates", metavar="KEY=VALUE", nargs="+", help="Attributes and their new values")
     return parser
 
 
@@ -60,14 +60,14 @@ def main(argv: List[str]) -> int:
 
 
 def _full_key(key: str) -> str:
-    """The path in the jobspec of what may be given in short."""
+    """The path in the jobspec for a key, which may be a short form."""
     if key == "name":
         return "attributes.system.job.name"
     return key if key.startswith(("attributes.", "resources.", "tasks.")) else f"attributes.system.{key}"
 
 
 def _plain(value: str) -> Any:
-    """A value as JSON, or else as the text that it is."""
+    """Parse a value as JSON; a value that is not JSON is a string."""
     try:
         return json.loads(value)
     except ValueError:
@@ -75,7 +75,7 @@ def _plain(value: str) -> Any:
 
 
 def _duration(job: int, text: str) -> float:
-    """A new time limit in seconds, 0 for none; `+X` and `-X` change the present one."""
+    """The new time limit in seconds, 0 for none; `+X` and `-X` are relative to the current one."""
     relative = text[:1] in ("+", "-")
     try:
         seconds = duration.parse(text[1:] if relative else text)
@@ -93,7 +93,7 @@ def _duration(job: int, text: str) -> float:
 
 
 def _present_duration(job: int) -> float:
-    """The time limit of a job in seconds, with all updates; 0 for none."""
+    """The current time limit of a job in seconds, with all updates; 0 for none."""
     try:
         found = Handle().rpc("job-info.lookup", {"id": job, "keys": ["jobspec"], "flags": _LOOKUP_CURRENT}).get()
     except OSError as exc:

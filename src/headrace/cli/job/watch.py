@@ -1,4 +1,4 @@
-"""`flux watch`: follow the output of many jobs until all of them have ended."""
+"""`flux watch`: follows the output of many jobs until all of them have ended."""
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ def _parser() -> Parser:
     parser = Parser("flux-watch", description="Follow the output of jobs until they have ended")
     add = parser.add_argument
     add("-a", "--active", action="store_true", help="Watch all of my active jobs")
-    add("-A", "--all", action="store_true", help="Watch all of my jobs, those that have ended, too")
+    add("-A", "--all", action="store_true", help="Watch all of my jobs, including those that have ended")
     add("-c", "--count", metavar="N", type=int, default=0, help="Watch N jobs at most (default: all)")
     add("-f", "--filter", metavar="STATE|RESULT", action="append", help="Watch jobs with these states or results")
-    add("--since", metavar="WHEN", help="Of jobs that have ended, watch those that did since WHEN; implies -A")
-    add("--progress", action="store_true", help="Show how many jobs wait, run, are done and failed")
-    add("--jps", action="store_true", help="Show jobs per second in place of the time")
-    add("-l", "--label-io", action="store_true", help="Put job and task before each line")
-    add("-v", "--verbose", action="count", default=0, help="Tell how many jobs are watched and how they end (-vv: all)")
+    add("--since", metavar="WHEN", help="Include jobs that ended since WHEN, but none that ended before; implies -A")
+    add("--progress", action="store_true", help="Show numbers of pending, running, completed and failed jobs")
+    add("--jps", action="store_true", help="Show jobs per second instead of the elapsed time")
+    add("-l", "--label-io", action="store_true", help="Begin each line with its job id and task rank")
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="Print the number of jobs and how they end (-vv: all their events)",
+    )
     add("jobids", metavar="JOBID", type=job_id, nargs="*", help="Watch these jobs")
     return parser
 
@@ -97,7 +103,7 @@ def _since(text: str) -> float:
 
 
 def _named(handle: Handle, ids: List[int]) -> List[JobInfo]:
-    """The jobs with these ids; one that is none is reported."""
+    """The jobs with these ids. An unknown id is reported on stderr."""
     found = []
     for wanted, job in zip(ids, list_ids(handle, ids, _ATTRS)):
         if job is None:

@@ -1,1 +1,1 @@
-"""`flux jobs`, and how jobs are asked for."""
+"""`flux jobs`, `pgrep`, `pkill` and `pstree`: commands that select and show jobs."""

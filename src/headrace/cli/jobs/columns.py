@@ -1,4 +1,4 @@
-"""What the commands that show jobs share of their columns: the format of `-o`, and values fit for a terminal."""
+"""Columns of the commands that list jobs: the format of `-o`, and values that are safe for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def columns(text: str) -> Format:
-    """The format string as columns of jobs. Raises FormatError."""
+    """Parse a format string with the fields of jobs. Raises FormatError."""
     headings = dict(job_info.HEADINGS)
     if "instance." in text:
         from headrace.wire.query import instance_info
@@ -23,13 +23,13 @@ def columns(text: str) -> Format:
     layout = Format(text, headings, job_info.OPEN_FIELDS)
     for name in layout.names:
         if name.startswith("annotations."):
-            # Whatever a scheduler or a user has put there has its own name as heading.
+            # Annotations are free-form, so the heading is the annotation's own name.
             headings.setdefault(name, name[len("annotations.") :].upper())
     return layout
 
 
 def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
-    """Fill in the fields `instance.*` of jobs that are instances, if one of the fields `names` is such a field."""
+    """Fill in the fields `instance.*` of jobs that are instances, if `names` has such a field."""
     if any(name.startswith("instance.") for name in names):
         from headrace.wire.query import instance_info
 
@@ -38,11 +38,11 @@ def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
 
 
 def visible(job: JobInfo) -> Callable[[str], Any]:
-    """A function like `job.get` whose texts are `printable`, as users choose the names of jobs."""
+    """A function like `job.get` that makes texts `printable`, because users choose the names of jobs."""
 
     def get(name: str) -> Any:
         value = job.get(name)
-        # The fields of colours are sequences that the terminal is to obey.
+        # Color fields are escape sequences for the terminal.
         return printable(value) if isinstance(value, str) and not name.startswith("color") else value
 
     return get

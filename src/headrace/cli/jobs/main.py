@@ -1,4 +1,4 @@
-"""`flux jobs`: list jobs, one a line, by format strings."""
+"""`flux jobs`: lists jobs, one per line, in columns chosen by a format string."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PURPOSES = {
 
 
 def _count(text: str) -> int:
-    """An argument that is a number of jobs, 0 for all."""
+    """Parse a number of jobs, 0 for all. Raises ArgumentTypeError."""
     if not text.isdecimal():
         from argparse import ArgumentTypeError
 
@@ -84,14 +84,20 @@ def _parser() -> QuickParser:
     add("--sort", metavar="KEY,...", help="Sort by these fields (-KEY: descending)")
     add("--json", action="store_true", help="Print JSON instead of a table")
     add("--color", metavar="WHEN", nargs="?", const="always", default="auto", choices=["always", "never", "auto"])
-    add("-R", "--recursive", action="store_true", help="List the jobs of instances too")
+    add("-R", "--recursive", action="store_true", help="Also list the jobs of nested instances")
     add("--recurse-all", action="store_true", help="Recurse into jobs of other users")
     add("-L", "--level", type=int, metavar="N", default=9999, help="Recurse to this depth")
-    add("--threads", type=positive_int, metavar="N", help="Accepted: one thread asks every instance, whatever N is")
+    add("--threads", type=positive_int, metavar="N", help="No effect: one thread queries all instances")
     add(
-        "-w", "--width", metavar="N", nargs="?", type=positive_int, const=0, help="Cut lines (default: to the terminal)"
+        "-w",
+        "--width",
+        metavar="N",
+        nargs="?",
+        type=positive_int,
+        const=0,
+        help="Truncate lines to N columns (without N: to the terminal's width)",
     )
-    add("--from-stdin", action="store_true", help="Show the jobs that standard input has, as flux job list prints them")
+    add("--from-stdin", action="store_true", help="Read jobs from standard input, in the format of flux job list")
     add("--stats", action="store_true", help="Print a line of statistics first")
     add("--stats-only", action="store_true", help="Print only the line of statistics")
     add("jobids", metavar="JOBID", type=job_id, nargs="*", help="List these jobs")
@@ -99,9 +105,10 @@ def _parser() -> QuickParser:
 
 
 def main(argv: List[str]) -> int:
-    """Run `flux jobs`. Returns the exit status: 1 if no job has one of the JOBIDs, or none is active (--stats-only).
+    """Run `flux jobs`.
 
-    Raises CommandError for options that do not work together and for formats that cannot be read.
+    Returns the exit status: 1 if none of the JOBIDs exists, or, with --stats-only, if no job is active. Raises
+    CommandError for options that do not work together and for wrong formats.
     """
     args = _parser().parse_args(argv)
     args.recursive = args.recursive or args.recurse_all
@@ -141,7 +148,7 @@ def _list(handle: Handle, args: Namespace, layout: Format) -> int:
 
 
 def _from_stdin() -> List[JobInfo]:
-    """The jobs that standard input has, one JSON object a line. Raises CommandError."""
+    """Read jobs from standard input, one JSON object per line. Raises CommandError."""
     import json
 
     try:
@@ -149,7 +156,7 @@ def _from_stdin() -> List[JobInfo]:
     except ValueError as exc:
         raise CommandError(f"standard input is not JSON: {exc}") from None
     if not all(isinstance(raw, dict) and "id" in raw for raw in raws):
-        raise CommandError("standard input is no list of jobs: each line must be an object with an id")
+        raise CommandError("standard input is not a list of jobs: each line must be an object with an id")
     return [JobInfo(raw) for raw in raws]
 
 
@@ -168,9 +175,9 @@ def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
 
 
 def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
-    """The jobs to list, with `attrs` of each: those of JOBID arguments, or else those that the filters select.
+    """The jobs to list, with `attrs` of each: the JOBIDs, or without any those the filters select.
 
-    Filters given with JOBIDs are ignored with a warning. A JOBID that no job has is reported and left out.
+    Filters given with JOBIDs are ignored with a warning. An unknown JOBID is reported and left out.
     """
     if args.jobids:
         if any((args.a, args.A, args.filter, args.since, args.user, args.name, args.queue, args.include)):
@@ -231,7 +238,10 @@ def _sort_keys(text: str) -> List[str]:
 
 
 def _sort(jobs: List[JobInfo], text: str) -> None:
-    """Sort by the keys, the first one the most significant; jobs without a value come first, as an empty text."""
+    """Sort by the keys, the first being the most significant.
+
+    Jobs without a value come first, as an empty text.
+    """
     for key in reversed([key for key in (text or "").split(",") if key]):
         name = key.lstrip("-")
         numeric = all(isinstance(job.get(name), (int, float)) for job in jobs)
@@ -239,7 +249,7 @@ def _sort(jobs: List[JobInfo], text: str) -> None:
 
 
 def _objects(jobs: List[JobInfo], args: Namespace) -> List[Dict[str, Any]]:
-    """The jobs as JSON objects; with --recursive those that are instances have their own jobs as `jobs`."""
+    """The jobs as JSON objects. With --recursive, a job that is an instance has its own jobs as `jobs`."""
     objects = []
     for job in jobs:
         shown = job.to_dict()
@@ -278,15 +288,17 @@ def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
 
 
 def _cut(line: str, width: Optional[int]) -> str:
-    """The line, marked with + where it had to be cut to `width` characters (0, None: any)."""
+    """Truncate a line to `width` characters (0 or None: no limit) and mark it with + at the end."""
     return line[: width - 1] + "+" if width and len(line) > width else line
 
 
 def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
-    """Connect to the instance that a running job is. Returns None for other jobs, and if the instance is not reached.
+    """Connect to the instance that a running job is.
 
-    `heading` is printed before the connection is tried, and a failure is reported on standard error. Instances of other
-    users are only tried with --recurse-all.
+    Returns None for other jobs, and if the connection fails.
+
+    `heading` is printed before the connection attempt. A failure is reported on standard error. Instances of other
+    users are tried only with --recurse-all.
     """
     from headrace.wire.query.uri import reachable
 
@@ -294,7 +306,7 @@ def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional
     if not uri or job.get("state") != "RUN":
         return None
     if job.get("userid") != os.getuid() and not args.recurse_all:
-        # An instance lets its owner in, and nobody else.
+        # An instance accepts only its owner.
         return None
     sys.stdout.write(heading)
     sys.stdout.flush()
@@ -306,7 +318,7 @@ def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional
 
 
 def _below(job: JobInfo, args: Namespace) -> Namespace:
-    """The arguments for the instance that a job runs."""
+    """The arguments for listing the instance that a job runs."""
     import copy
 
     below = copy.copy(args)
@@ -317,7 +329,10 @@ def _below(job: JobInfo, args: Namespace) -> Namespace:
 
 
 def _recurse(job: JobInfo, args: Namespace) -> None:
-    """List the jobs of the instance that this job runs, under a heading; an instance out of reach is passed over."""
+    """List the jobs of the instance that this job runs, under a heading.
+
+    An unreachable instance is skipped.
+    """
     heading = f"\n{args.path}{job.get('id.f58')}:\n"
     handle = _open_instance(job, args, heading)
     if handle is None:

@@ -1,4 +1,4 @@
-"""`flux pgrep`: list the jobs whose names match a pattern, or whose ids lie in a range."""
+"""`flux pgrep`: lists jobs whose names match a pattern, or whose ids are in a range."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FORMATS = {
     "deps": jobs.FORMATS["deps"],
 }
 _PURPOSES = {
-    "default": "Only the job's id",
+    "default": "Show only job ids",
     "full": "The columns of flux jobs",
     "long": "The columns of flux jobs -o long",
     "deps": "Show job urgency, priority, and dependencies",
@@ -42,9 +42,9 @@ _PURPOSES = {
 
 
 class Expression:
-    """What jobs must be like: a pattern that their names contain, a range of ids, or both.
+    """The criteria for jobs: a regular expression for the name, a range of ids, or both.
 
-    `X..Y` is a range where X and Y are job ids; `name:` before a pattern keeps it from being one. Raises CommandError.
+    `X..Y` is a range if X and Y are job ids, unless the word begins with `name:`. Raises CommandError.
     """
 
     def __init__(self, words: List[str]) -> None:
@@ -69,7 +69,7 @@ class Expression:
 
 
 def _range(word: str) -> Optional[Tuple[int, int]]:
-    """The first and the last id that `X..Y` means, None for anything else."""
+    """The first and the last id of `X..Y`, None if the word is not a range of ids."""
     first, dots, last = word.partition("..")
     if not dots or ":" in word:
         return None
@@ -80,7 +80,7 @@ def _range(word: str) -> Optional[Tuple[int, int]]:
 
 
 def add_selection(parser: Parser, verb: str) -> None:
-    """Add the options and operands that say which jobs are meant; `verb` is what is done to them."""
+    """Add the options and operands that select jobs; help texts begin with `verb`."""
     add = parser.add_argument
     add("-a", action="store_true", help=f"{verb} jobs in all states")
     add("-A", action="store_true", help=f"{verb} jobs of all users")
@@ -88,7 +88,7 @@ def add_selection(parser: Parser, verb: str) -> None:
     add("-f", "--filter", metavar="STATE|RESULT", action="append", help=f"{verb} jobs with these states or results")
     add("-q", "--queue", metavar="QUEUE,...", action="append", type=queue_names, help=f"{verb} jobs of these queues")
     add("-c", "--count", metavar="N", type=int, default=99999, help=f"{verb} the first N jobs that match")
-    add("--max-entries", metavar="N", type=int, default=1000, help="Look at N jobs (default: 1000)")
+    add("--max-entries", metavar="N", type=int, default=1000, help="Search at most N jobs (default: 1000)")
     add("expression", metavar="EXPRESSION", nargs="+", help="A pattern, ID..ID, or name:PATTERN")
     parser.epilog = "EXPRESSION is a regular expression, or ID..ID; with both, jobs must match both."
 
@@ -98,14 +98,14 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("-n", "--no-header", action="store_true", help="Print no header")
     default = os.environ.get("FLUX_PGREP_FORMAT_DEFAULT", "default")
-    add("-o", "--format", metavar="FORMAT", default=default, help="A format, or the name of one (see: help)")
+    add("-o", "--format", metavar="FORMAT", default=default, help="A format, or the name of one (help lists them)")
     add_selection(parser, "List")
     return parser
 
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    # The files that `flux jobs` reads formats from serve pgrep, too.
+    # Formats are read from the configuration files of `flux jobs`.
     chosen = Formats("flux-jobs", _FORMATS, _PURPOSES).resolve(args.format)
     if chosen is None:
         return 0
@@ -119,7 +119,7 @@ def main(argv: List[str]) -> int:
 
 
 def matching(handle: Handle, args: Namespace, names: List[str]) -> List[JobInfo]:
-    """The jobs that the options and operands of `add_selection` mean, with the fields `names`.
+    """The jobs that the options and operands of `add_selection` select, with the fields `names`.
 
     Raises CommandError, QueryError.
     """

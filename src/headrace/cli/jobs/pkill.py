@@ -1,4 +1,4 @@
-"""`flux pkill`: cancel the jobs whose names match a pattern, or whose ids lie in a range."""
+"""`flux pkill`: cancels jobs whose names match a pattern, or whose ids are in a range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "flux-pkill: ERROR: "
 
 def _parser() -> Parser:
     parser = Parser("flux-pkill", description="Cancel jobs by a pattern of their names or a range of ids")
-    parser.add_argument("--wait", action="store_true", help="Return when the jobs have ended")
+    parser.add_argument("--wait", action="store_true", help="Wait until the jobs have ended")
     add_selection(parser, "Cancel")
     return parser
 
@@ -44,7 +44,7 @@ def main(argv: List[str]) -> int:
 
 
 def _wait(handle: Handle, ids: List[int]) -> None:
-    """Wait until the logs of the jobs have ended, which they do with the last event, `clean`."""
+    """Wait until the eventlogs of the jobs end, which is after their last event, `clean`."""
     calls = [handle.stream("job-info.eventlog-watch", {"id": id, "path": "eventlog", "flags": 0}) for id in ids]
     for call in calls:
         for _ in call:

@@ -1,4 +1,4 @@
-"""`flux pstree`: running jobs as a tree, with the jobs of those that are instances below them."""
+"""`flux pstree`: shows running jobs as a tree; the jobs of a nested instance are below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = "flux-pstree: ERROR: "
 _RESOURCES = "".join(
     f" {{instance.resources.{part}.n{kind}:>5}}" for kind in ("nodes", "cores", "gpus") for part in ("all", "allocated")
 )
-# Columns before the tree, by the name that --details gives them.
+# Columns before the tree, by the name for --details.
 DETAILS = {
     "default": "{id.f58:>12} {username:<8.8} {status_abbrev:>2.2} {ntasks:>6h} {nnodes:>6h} {runtime!F:>8h}",
     "resources": "{id.f58:>12}" + _RESOURCES,
@@ -38,18 +38,19 @@ DETAILS = {
     "{instance.utilization!P:>5} {instance.gpu_utilization!P:>5} {runtime!H:>10}",
     "stats": "{id.f58:>12} {instance.stats:^25} {runtime!H:>10}",
 }
-# Connectors: past a node with further siblings, to a node with further siblings, to the last one, past the last one.
+# Connectors: beside the subtree of a node with further siblings, at such a node, at the last sibling, beside the
+# subtree of the last sibling.
 _BOX = ("│   ", "├── ", "└── ", "    ")
 _COMPACT = ("│ ", "├─", "└─", "  ")
 _ASCII = ("|   ", "|-- ", "`-- ", "    ")
 
 _ACTIVE_AND_ENDED = "pending,running,inactive"
-# What a line is cut to where neither COLUMNS nor a terminal says how wide it may be.
+# Width of lines if neither COLUMNS nor a terminal gives one.
 _WIDTH = 132
 
 
 class Node:
-    """A job in the tree: its details, its label, what is below it, and how many jobs alike it stands for."""
+    """A job in the tree: details, label, nodes below it, and the number of identical jobs."""
 
     __slots__ = ("below", "count", "details", "label")
 
@@ -60,7 +61,7 @@ class Node:
         self.below: List[Node] = []
 
     def add(self, nodes: List[Node], combine: bool) -> None:
-        """Put nodes below this one, those without any below them that look alike as one if they may be combined."""
+        """Add nodes below this one. With `combine`, leaves with the same details and label become one node."""
         alike: Dict[Tuple[str, str], Node] = {}
         for node in nodes:
             first = alike.setdefault((node.details, node.label), node) if combine and not node.below else node
@@ -71,11 +72,11 @@ class Node:
 
 
 def lines_of(node: Node, style: Tuple[str, str, str, str], indent: str = "", connector: str = "") -> Iterator[str]:
-    """The lines of a node and all below it."""
+    """The lines of a node and its subtree."""
     label = node.label if node.count == 1 else f"{node.count}*[{node.label}]"
     yield f"{node.details}{indent}{connector}{label}"
     past, tee, elbow, blank = style
-    # What is below a node is indented by whether further siblings of the node follow.
+    # The indentation of the subtree shows whether further siblings of the node follow.
     if connector:
         indent += past if connector == tee else blank
     for one in node.below:
@@ -91,17 +92,17 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _parser() -> Parser:
-    parser = Parser("flux-pstree", description="Show jobs as a tree, with those of instances below them")
+    parser = Parser("flux-pstree", description="Show jobs, and the jobs of nested instances, as a tree")
     add = parser.add_argument
     add("-a", "--all", action="store_true", help="Show jobs in all states")
     add("-c", "--count", metavar="N", type=int, default=1000, help="Show N jobs of each instance (default: 1000)")
     add("-f", "--filter", metavar="STATE|RESULT", help="Show jobs with these states or results (default: running)")
     add("-x", "--extended", action="store_true", help="Print details of each job before the tree")
-    add("-l", "--long", action="store_true", help="Do not cut lines to the width of the terminal")
-    add("-L", "--level", metavar="N", type=int, default=999, help="Go down N levels")
-    add("-p", "--parent-ids", action="store_true", help="Put the id before the label of a job with others below it")
-    add("-n", "--no-header", action="store_true", help="Print no header over details")
-    add("-X", "--no-combine", action="store_true", help="Do not combine jobs that look alike")
+    add("-l", "--long", action="store_true", help="Do not truncate lines to the width of the terminal")
+    add("-L", "--level", metavar="N", type=int, default=999, help="Show N levels of nested instances")
+    add("-p", "--parent-ids", action="store_true", help="Show the id in the label of a job that is an instance")
+    add("-n", "--no-header", action="store_true", help="Print no header above the details")
+    add("-X", "--no-combine", action="store_true", help="Do not combine jobs with the same label")
     add("-o", "--label", metavar="FORMAT", help="The label of a job (default: {name})")
     add("--parent-label", metavar="FORMAT", help="The label of a job that is an instance")
     add("--detail-format", metavar="FORMAT", help="Columns to print before the tree")
@@ -112,7 +113,7 @@ def _parser() -> Parser:
         "--skip-root",
         metavar="[yes|no]",
         type=_yes_or_no,
-        help="Leave this instance itself out of the tree (default: no, but with details or JOBIDs yes)",
+        help="Leave this instance out of the tree (default: yes with details or JOBIDs, otherwise no)",
     )
     add("jobids", metavar="JOBID", type=job_id, nargs="*", help="Show these jobs")
     return parser
@@ -140,7 +141,7 @@ def main(argv: List[str]) -> int:
 
 
 class _Tree:
-    """How jobs are shown and which are, as the options say. Raises CommandError, FormatError, QueryError."""
+    """The selection and the display of jobs by the options. Raises CommandError, FormatError, QueryError."""
 
     def __init__(self, args: Namespace) -> None:
         self.label = columns(args.label or ("{name}:{status_abbrev}" if args.all else "{name}"))
@@ -158,7 +159,7 @@ class _Tree:
         self._count = args.count
         self._level = args.level
         self._combine = not args.no_combine
-        # A filter that means nothing is refused before anything is asked.
+        # Reject an invalid filter before any request is sent.
         self._query(self._filter)
 
     def _query(self, states: str) -> Query:
@@ -174,10 +175,10 @@ class _Tree:
         return Node(label, f"{self.details.row(get)} " if self.details else "")
 
     def fill(self, node: Node, handle: Handle, level: int, skip_root: bool, ids: List[int]) -> None:
-        """Put the jobs of the instance of `handle` below its node; with `ids` these jobs."""
+        """Add the jobs of the instance of `handle` below its node; with `ids`, only these jobs."""
         if level > self._level:
             return
-        # Without the root, the first jobs stand for it: those that run, as it does.
+        # Without the root, only running jobs are at the top level, because the root would be a running job.
         states = "running" if skip_root and not level else self._filter
         found = _named(handle, ids, self._attrs) if ids else list_jobs(handle, self._query(states), self._attrs)
         now = 0.0
@@ -193,7 +194,10 @@ class _Tree:
         node.add(nodes, self._combine)
 
     def _below(self, node: Node, uri: str, level: int, skip_root: bool) -> None:
-        """The jobs of another instance. One that has ended meanwhile, or lets its owner in only, has none to show."""
+        """Add the jobs of another instance.
+
+        An instance that has ended, or that accepts only its owner, is skipped.
+        """
         if level > self._level:
             return
         try:
@@ -209,7 +213,7 @@ class _Tree:
 
 
 def _named(handle: Handle, ids: List[int], attrs: List[str]) -> Iterator[Dict[str, Any]]:
-    """The jobs with these ids; one that is none is reported."""
+    """The jobs with these ids. An unknown id is reported on stderr."""
     for wanted, job in zip(ids, list_ids(handle, ids, attrs)):
         if job is None:
             sys.stderr.write(f"JobID {jobid.encode(wanted, 'f58')} unknown\n")
@@ -218,7 +222,7 @@ def _named(handle: Handle, ids: List[int], attrs: List[str]) -> Iterator[Dict[st
 
 
 class _Root(JobInfo):
-    """An instance that is no job of another: its id is shown as a dot."""
+    """An instance that is not a job of another instance; its id is shown as a dot."""
 
     __slots__ = ()
 
@@ -227,7 +231,7 @@ class _Root(JobInfo):
 
 
 def _own_job(handle: Handle) -> JobInfo:
-    """The instance as a job: that of the instance around it, or one made up of what it says of itself."""
+    """This instance as a job: its job in the parent instance, or values from its own attributes."""
     size = int(handle.attr_get("size"))
     ranks = f"0-{size - 1}"
     try:
@@ -254,6 +258,6 @@ def _own_job(handle: Handle) -> JobInfo:
     try:
         raw["t_run"] = float(handle.attr_get("broker.starttime"))
     except OSError:
-        # It does not run yet.
+        # The broker has no start time before it is in state RUN.
         pass
     return _Root(raw)

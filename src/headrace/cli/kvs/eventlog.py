@@ -1,4 +1,4 @@
-"""`flux kvs eventlog append|get|wait-event`: eventlogs (RFC 18) under any key."""
+"""`flux kvs eventlog append|get|wait-event`: eventlogs (RFC 18) under any KVS key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _APPEND = Command(
     "flux-kvs eventlog append",
     "[OPTIONS] key name [context ...]",
     "Add an event to an eventlog",
-    (kvs.NAMESPACE, ("t", "timestamp", "SECONDS", "When it happened, in seconds since 1970 (default: now)")),
+    (kvs.NAMESPACE, ("t", "timestamp", "SECONDS", "Time of the event, in seconds since 1970 (default: now)")),
 )
 _SHOW = (
     ("u", "unformatted", "", "Print each event as it is stored: JSON (RFC 18)"),
@@ -46,9 +46,9 @@ _GET = Command(
     "Print the events of an eventlog",
     (
         kvs.NAMESPACE,
-        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
-        ("w", "watch", "", "Go on with events as they are added"),
-        ("c", "count", "COUNT", "End after COUNT events"),
+        ("W", "waitcreate", "", "If the key does not exist yet, wait for it"),
+        ("w", "watch", "", "Print new events as they are added"),
+        ("c", "count", "COUNT", "Stop after COUNT events"),
         ("S", "stream", "", "Read a large eventlog in pieces"),
         *_SHOW,
     ),
@@ -59,10 +59,10 @@ _WAIT_EVENT = Command(
     "Wait until an eventlog has this event",
     (
         kvs.NAMESPACE,
-        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
+        ("W", "waitcreate", "", "If the key does not exist yet, wait for it"),
         ("t", "timeout", "SECONDS", "Give up after this time"),
-        ("q", "quiet", "", "Print nothing when the event is there"),
-        ("v", "verbose", "", "Print the events before it, too"),
+        ("q", "quiet", "", "Do not print the event"),
+        ("v", "verbose", "", "Also print the events before it"),
         *_SHOW,
     ),
 )
@@ -85,7 +85,7 @@ def _append(argv: List[str]) -> int:
     try:
         stamp = float(options.get("timestamp")) if options.has("timestamp") else time.time()
     except ValueError:
-        raise CommandError(f"--timestamp: '{options.get('timestamp')}' is no number of seconds") from None
+        raise CommandError(f"--timestamp: '{options.get('timestamp')}' is not a number of seconds") from None
     line = encode(Event(stamp, name, context))
     kvs.commit(Handle(), kvs.namespace(options), [kvs.op(key, kvs.val(line.encode()), APPEND)])
     return 0
@@ -105,7 +105,7 @@ def _events(key: str, data: bytes) -> List[Event]:
 
 
 def _stream(handle: Handle, key: str, options: Options) -> Iterator[Any]:
-    """The events that are there, which come in portions that may end within a line."""
+    """The existing events. They arrive in portions that may end in the middle of a line."""
     rest = b""
     for data in _portions(handle, key, options, STREAM, None):
         complete, newline, rest = (rest + data).rpartition(b"\n")
@@ -144,7 +144,7 @@ def _get(argv: List[str]) -> int:
     handle = Handle()
     remaining = options.get_int("count", 0)
     if options.has("stream") and options.has("watch"):
-        # A stream ends with the events that are there, a watch does not end.
+        # A stream ends after the existing events, a watch does not end.
         raise CommandError(f"{key}: {os.strerror(errno.EINVAL)}")
     try:
         if options.has("stream"):

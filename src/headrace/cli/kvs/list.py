@@ -1,4 +1,4 @@
-"""`flux kvs ls` and `flux kvs dir`: directories of the key value store."""
+"""`flux kvs ls` and `flux kvs dir`: list directories of the KVS."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LS = Command(
     "Print the names in directories, in columns",
     (
         kvs.NAMESPACE,
-        ("R", "recursive", "", "Also the directories below"),
-        ("d", "directory", "", "Print the directory's own name, not what is in it"),
-        ("w", "width", "N", "Fit lines to N columns (0: any length)"),
-        ("1", "1", "", "Print each name on a line of its own"),
+        ("R", "recursive", "", "List subdirectories recursively"),
+        ("d", "directory", "", "Print the name of a directory, not its content"),
+        ("w", "width", "N", "Fit lines to N columns (0: no limit)"),
+        ("1", "1", "", "Print one name per line"),
         ("F", "classify", "", "Mark directories with . and links with @"),
     ),
 )
@@ -37,10 +37,10 @@ _DIR = Command(
     "Print the keys of a directory with their values",
     (
         kvs.NAMESPACE,
-        ("R", "recursive", "", "Also keys of the directories below"),
+        ("R", "recursive", "", "Include keys of subdirectories"),
         ("d", "directory", "", "Print the keys only, without values"),
-        ("w", "width", "N", "Fit lines to N columns (0: any length)"),
-        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
+        ("w", "width", "N", "Fit lines to N columns (0: no limit)"),
+        ("a", "at", "TREEOBJ", "Read the snapshot with this root reference (see getroot)"),
     ),
 )
 _GAP = 4
@@ -49,7 +49,7 @@ _MARKS = {"dir": ".", "dirref": ".", "symlink": "@"}
 
 
 def _width(options: Options) -> int:
-    """Columns to fill: as given, else the terminal's, else those of COLUMNS, else 80; 0 means no limit."""
+    """The width of lines: --width, the terminal's, COLUMNS, or 80, in this order; 0 means no limit."""
     if options.has("width"):
         return options.get_int("width", 0)
     try:
@@ -111,7 +111,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _columns(names: List[str], options: Options) -> None:
-    """Names in columns, filled downwards, as ls(1) does."""
+    """Print names in columns, filled downwards, like ls(1)."""
     if not names:
         return
     if options.has("1"):
@@ -148,7 +148,7 @@ def _walk(handle: Handle, key: str, space: str, root: Any, deep: bool) -> Iterat
         full = _join(key, name)
         if deep and entries[name]["type"] in ("dir", "dirref"):
             inner = list(_walk(handle, full, space, root, deep))
-            # One that is empty has nothing else to show for it.
+            # An empty directory is shown itself; others appear in the names of their keys.
             yield from inner or [(full, entries[name])]
         else:
             yield full, entries[name]

@@ -1,4 +1,4 @@
-"""`flux kvs SUBCOMMAND`: the table of its subcommands; reading, writing and eventlogs have files of their own."""
+"""`flux kvs SUBCOMMAND`: the table of subcommands; each group of them has its own file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TABLE = {
     "dir": ("Print the keys of a directory with their values", "list"),
     "ls": ("Print the names in directories, in columns", "list"),
     "unlink": ("Remove keys, all in one commit", "write"),
-    "link": ("Make a key that stands for another (a symbolic link)", "write"),
-    "readlink": ("Print what symbolic links point to", "read"),
-    "mkdir": ("Make empty directories", "write"),
-    "copy": ("Copy a key, or a directory with all in it", "write"),
-    "move": ("Rename a key, or a directory with all in it", "write"),
-    "dropcache": ("Have the KVS forget what it can load again", "namespace"),
-    "getroot": ("Print a reference to the whole KVS as it is now", "read"),
+    "link": ("Create a symbolic link to a key", "write"),
+    "readlink": ("Print the targets of symbolic links", "read"),
+    "mkdir": ("Create empty directories", "write"),
+    "copy": ("Copy a key or a directory", "write"),
+    "move": ("Rename a key or a directory", "write"),
+    "dropcache": ("Drop cached data that the KVS can load again", "namespace"),
+    "getroot": ("Print the current root reference", "read"),
     "version": ("Print the number of the last commit", "read"),
-    "wait": ("Wait until this broker has seen that commit", "read"),
-    "namespace": ("Make, remove and list namespaces", "namespace"),
+    "wait": ("Wait until this broker has seen a commit", "read"),
+    "namespace": ("Create, remove and list namespaces", "namespace"),
     "eventlog": ("Append to eventlogs, print them, wait for events", "eventlog"),
 }
 

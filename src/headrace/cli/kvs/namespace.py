@@ -1,4 +1,4 @@
-"""`flux kvs namespace create|remove|list` and `flux kvs dropcache`: what concerns the store and not a key."""
+"""`flux kvs namespace create|remove|list` and `flux kvs dropcache`: commands for the store as a whole."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 _TABLE = {
-    "create": ("Make namespaces, each a KVS of its own", None),
-    "remove": ("Remove namespaces with all that is in them", None),
+    "create": ("Create namespaces, each with its own root directory", None),
+    "remove": ("Remove namespaces and their content", None),
     "list": ("Print the namespaces that this broker knows", None),
 }
 _CREATE = Command(
     "flux-kvs namespace create",
     "[OPTIONS] name [name...]",
-    "Make namespaces, each a KVS of its own",
+    _TABLE["create"][0],
     (
-        ("o", "owner", "UID", "Let this user, by name or number, own it"),
-        ("r", "rootref", "BLOBREF", "Begin with the content of this root, not empty"),
+        ("o", "owner", "UID", "Set the owner to this userid (default: yours)"),
+        ("r", "rootref", "BLOBREF", "Start with the content of this root instead of an empty one"),
     ),
 )
-_REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove namespaces with all that is in them")
+_REMOVE = Command("flux-kvs namespace remove", "name [name...]", _TABLE["remove"][0])
 _LIST = Command("flux-kvs namespace list", "", "Print the namespaces that this broker knows")
 _DROPCACHE = Command(
     "flux-kvs dropcache",
     "[--all]",
-    "Have the KVS forget what it can load again",
-    (("a", "all", "", "On every broker, not on this one only"),),
+    "Drop cached data that the KVS can load again",
+    (("a", "all", "", "On all brokers, not only on this one"),),
 )
 
 
@@ -46,7 +46,7 @@ def _create(argv: List[str]) -> int:
     options = _CREATE.parse(argv)
     owner = options.get_int("owner", os.getuid())
     if not 0 <= owner <= USERID_UNKNOWN:
-        raise CommandError(f"--owner: {owner} is no user id")
+        raise CommandError(f"--owner: {owner} is not a userid")
     request: Dict[str, Any] = {"owner": owner, "flags": 0}
     if options.has("rootref"):
         request["rootref"] = options.get("rootref")

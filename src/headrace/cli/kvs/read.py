@@ -1,4 +1,4 @@
-"""`flux kvs get`, `readlink`, `getroot`, `version` and `wait`."""
+"""`flux kvs get`, `readlink`, `getroot`, `version` and `wait`: the reading subcommands."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ _GET = Command(
     "Print the values of keys",
     (
         kvs.NAMESPACE,
-        ("r", "raw", "", "Write the bytes as they are, without a newline after them"),
-        ("t", "treeobj", "", "Print the tree object (RFC 11) that holds the value"),
-        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
+        ("r", "raw", "", "Write the bytes without a newline at the end"),
+        ("t", "treeobj", "", "Print the tree object (RFC 11) of the value"),
+        ("a", "at", "TREEOBJ", "Read the snapshot with this root reference (see getroot)"),
         ("l", "label", "", "Begin each value with its key and ="),
-        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
+        ("W", "waitcreate", "", "If the key does not exist yet, wait for it"),
         ("w", "watch", "", "Print the value again whenever it changes"),
         ("u", "uniq", "", "With --watch, print a value only if it differs from the last"),
-        ("A", "append", "", "With --watch, print only what was appended"),
-        ("f", "full", "", "With --watch, also notice when a directory above the key was replaced"),
-        ("c", "count", "COUNT", "With --watch, end after COUNT values"),
+        ("A", "append", "", "With --watch, print only appended data"),
+        ("f", "full", "", "With --watch, also report replacements of a parent directory"),
+        ("c", "count", "COUNT", "With --watch, stop after COUNT values"),
         ("S", "stream", "", "Read a large value in pieces"),
     ),
 )
 _READLINK = Command(
     "flux-kvs readlink",
     "[OPTIONS] key [key...]",
-    "Print what symbolic links point to",
+    "Print the targets of symbolic links",
     (
         kvs.NAMESPACE,
-        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
-        ("o", "namespace-only", "", "Of a link into a namespace, print the namespace"),
-        ("k", "key-only", "", "Of a link into a namespace, print the key"),
+        ("a", "at", "TREEOBJ", "Read the snapshot with this root reference (see getroot)"),
+        ("o", "namespace-only", "", "Print only the namespace of a target in another namespace"),
+        ("k", "key-only", "", "Print only the key of a target in another namespace"),
     ),
 )
 _GETROOT = Command(
     "flux-kvs getroot",
     "[OPTIONS]",
-    "Print a reference to the whole KVS as it is now",
+    "Print the current root reference",
     (
         kvs.NAMESPACE,
-        ("s", "sequence", "", "Print the number of the commit"),
-        ("o", "owner", "", "Print who owns the namespace, as a user id"),
-        ("b", "blobref", "", "Print the content reference alone"),
+        ("s", "sequence", "", "Print the number of the last commit instead"),
+        ("o", "owner", "", "Print the userid of the namespace's owner instead"),
+        ("b", "blobref", "", "Print only the blobref of the root"),
     ),
 )
 _VERSION = Command("flux-kvs version", "[OPTIONS]", "Print the number of the last commit", (kvs.NAMESPACE,))
-_WAIT = Command("flux-kvs wait", "[OPTIONS] version", "Wait until this broker has seen that commit", (kvs.NAMESPACE,))
+_WAIT = Command("flux-kvs wait", "[OPTIONS] version", "Wait until this broker has seen a commit", (kvs.NAMESPACE,))
 
 
 def get(argv: List[str]) -> int:
@@ -79,13 +79,13 @@ def get(argv: List[str]) -> int:
     handle = Handle()
     space = kvs.namespace(options)
     if options.has("watch") and options.has("stream"):
-        # A stream ends with the value that is there, a watch does not end.
+        # A stream ends after the current value, a watch does not end.
         raise CommandError(f"{keys[0]}: {os.strerror(errno.EINVAL)}")
     if options.has("watch"):
         return _watch(handle, keys[0], space, options)
     if options.has("stream"):
         if options.has("treeobj") or options.has("at"):
-            raise CommandError("--stream gives values: it goes with neither --treeobj nor --at")
+            raise CommandError("--stream cannot be used with --treeobj or --at")
         return _stream(handle, keys, space, options)
     flags = TREEOBJ if options.has("treeobj") else 0
     root = kvs.snapshot(options)
@@ -103,7 +103,7 @@ def get(argv: List[str]) -> int:
 
 
 def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> int:
-    """Write values in the parts that the store keeps them in, so that none is held here as a whole."""
+    """Write values in the blobs in which the store keeps them, so that no value is in memory as a whole."""
     flags = STREAM | (WAITCREATE if options.has("waitcreate") else 0)
     out = sys.stdout.buffer
     for key in keys:

@@ -1,4 +1,4 @@
-"""Requests to the KVS and tree objects (RFC 11) of `flux kvs` and `flux archive`, and the options that go with them."""
+"""KVS requests, tree objects (RFC 11) and options that `flux kvs` and `flux archive` share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.cli.common.getopts import Options
     from headrace.wire.client.handle import Handle
 
-NAMESPACE = ("N", "namespace", "NAME", "Work in this namespace (default: FLUX_KVS_NAMESPACE, else primary)")
+NAMESPACE = ("N", "namespace", "NAME", "Use this namespace (default: FLUX_KVS_NAMESPACE, or primary)")
 
 
 def namespace(options: Options) -> str:
@@ -22,7 +22,7 @@ def namespace(options: Options) -> str:
 
 
 def snapshot(options: Options) -> Any:
-    """The tree object (RFC 11) that --at gives, None without it. Raises CommandError."""
+    """The tree object (RFC 11) of --at, None without it. Raises CommandError."""
     if not options.has("at"):
         return None
     import json
@@ -34,7 +34,7 @@ def snapshot(options: Options) -> Any:
 
 
 def lookup(handle: Handle, key: str, space: str, flags: int, root: Any = None) -> Dict[str, Any]:
-    """The tree object (RFC 11) under `key`, looked up as `flags` say, in the snapshot `root` if one is given."""
+    """Look up the tree object (RFC 11) under `key` with `flags`, in the snapshot `root` if it is given."""
     request: Dict[str, Any] = {"key": key, "namespace": space, "flags": flags}
     if root is not None:
         request["rootdir"] = root
@@ -43,7 +43,7 @@ def lookup(handle: Handle, key: str, space: str, flags: int, root: Any = None) -
 
 
 def wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]:
-    """The tree object under `key`, as soon as there is one."""
+    """Wait until `key` exists and return its tree object."""
     request = {"key": key, "namespace": space, "flags": flags | WAITCREATE}
     call = handle.stream("kvs-watch.lookup", request)
     found: Dict[str, Any] = call.get()["val"]
@@ -52,7 +52,7 @@ def wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]
 
 
 def refused(call: str, exc: OSError) -> CommandError:
-    """What Flux's function `call` says of a refusal, and in parentheses what the broker says beyond it."""
+    """The text of Flux's function `call` for an error, with the broker's own text in parentheses."""
     plain = os.strerror(exc.errno or 0)
     more = f" ({exc.strerror})" if exc.strerror and exc.strerror != plain else ""
     return CommandError(f"{call}: {plain}{more}")
@@ -65,19 +65,19 @@ def commit(handle: Handle, space: str, ops: List[Dict[str, Any]], flags: int = 0
 
 
 def op(key: str, dirent: Any, flags: int = 0) -> Dict[str, Any]:
-    """One operation of a transaction; a null dirent unlinks."""
+    """An operation of a transaction; a `dirent` of None unlinks the key."""
     return {"key": key, "flags": flags, "dirent": dirent}
 
 
 def val(data: bytes) -> Dict[str, Any]:
-    """A tree object that holds `data` itself."""
+    """A tree object of type val that contains `data`."""
     from binascii import b2a_base64
 
     return {"ver": 1, "type": "val", "data": b2a_base64(data, newline=False).decode()}
 
 
 def data_of(found: Dict[str, Any]) -> bytes:
-    """The bytes of a value tree object."""
+    """The bytes in a tree object of type val."""
     from binascii import a2b_base64
 
     return a2b_base64(found["data"])

@@ -1,4 +1,4 @@
-"""`flux kvs put`, `unlink`, `link`, `mkdir`, `copy` and `move`."""
+"""`flux kvs put`, `unlink`, `link`, `mkdir`, `copy` and `move`: the writing subcommands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headrace.cli.common.getopts import Options
 
 _OUTPUT = (
-    ("O", "treeobj-root", "", "Print a reference to the KVS with these changes, for --at"),
-    ("b", "blobref", "", "Print the content reference of the KVS with these changes"),
+    ("O", "treeobj-root", "", "Print the new root reference, for --at"),
+    ("b", "blobref", "", "Print the blobref of the new root"),
     ("s", "sequence", "", "Print the number of this commit, for kvs wait"),
 )
 _PUT = Command(
@@ -31,11 +31,11 @@ _PUT = Command(
     (
         kvs.NAMESPACE,
         *_OUTPUT,
-        ("r", "raw", "", "Take the bytes as they are; the value - is read from standard input"),
-        ("t", "treeobj", "", "Take the value for a tree object (RFC 11)"),
-        ("n", "no-merge", "", "Commit these changes alone, not together with others"),
-        ("A", "append", "", "Add to the values that are there"),
-        ("S", "sync", "", "Return when the change would survive a crash"),
+        ("r", "raw", "", "Store the bytes as they are; for the value -, read standard input"),
+        ("t", "treeobj", "", "Store the value as a tree object (RFC 11); for -, read standard input"),
+        ("n", "no-merge", "", "Do not merge this commit with others"),
+        ("A", "append", "", "Append to existing values"),
+        ("S", "sync", "", "Wait until the change would survive a crash"),
     ),
 )
 _UNLINK = Command(
@@ -45,23 +45,23 @@ _UNLINK = Command(
     (
         kvs.NAMESPACE,
         *_OUTPUT,
-        ("R", "recursive", "", "Remove directories with all that is in them"),
-        ("f", "force", "", "Pass over keys that are not there"),
+        ("R", "recursive", "", "Remove directories and their content"),
+        ("f", "force", "", "Ignore keys that do not exist"),
     ),
 )
 _LINK = Command(
     "flux-kvs link",
     "[OPTIONS] target linkname",
-    "Make a key that stands for another (a symbolic link)",
-    (kvs.NAMESPACE, *_OUTPUT, ("T", "target-namespace", "NAME", "Point into this namespace")),
+    "Create a symbolic link to a key",
+    (kvs.NAMESPACE, *_OUTPUT, ("T", "target-namespace", "NAME", "The namespace of the target")),
 )
-_MKDIR = Command("flux-kvs mkdir", "[OPTIONS] key [key...]", "Make empty directories", (kvs.NAMESPACE, *_OUTPUT))
+_MKDIR = Command("flux-kvs mkdir", "[OPTIONS] key [key...]", "Create empty directories", (kvs.NAMESPACE, *_OUTPUT))
 _MOVE_OPTIONS = (
-    ("S", "src-namespace", "NAME", "The namespace that the source is in"),
-    ("D", "dst-namespace", "NAME", "The namespace that the destination is in"),
+    ("S", "src-namespace", "NAME", "The namespace of the source"),
+    ("D", "dst-namespace", "NAME", "The namespace of the destination"),
 )
-_COPY = Command("flux-kvs copy", "source destination", "Copy a key, or a directory with all in it", _MOVE_OPTIONS)
-_MOVE = Command("flux-kvs move", "source destination", "Rename a key, or a directory with all in it", _MOVE_OPTIONS)
+_COPY = Command("flux-kvs copy", "source destination", "Copy a key or a directory", _MOVE_OPTIONS)
+_MOVE = Command("flux-kvs move", "source destination", "Rename a key or a directory", _MOVE_OPTIONS)
 
 
 def _commit(handle: Handle, options: Options, ops: List[Dict[str, Any]], flags: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""`flux dmesg`: the broker's ring of log messages."""
+"""`flux dmesg`: shows the broker's ring buffer of log messages."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ PREFIX = "flux-dmesg: "
 _COMMAND = Command(
     "flux-dmesg",
     "[OPTIONS]",
-    "Print, follow or empty this broker's log",
+    "Print, follow or clear this broker's log",
     (
-        ("C", "clear", "", "Forget the log so far; print nothing"),
-        ("c", "read-clear", "", "Print the log, then forget it"),
-        ("f", "follow", "", "After the log so far, print lines as they come"),
-        ("n", "new", "", "Print lines as they come, without the log so far"),
-        ("H", "human", "", "Print times for people, the date where a minute begins"),
-        ("d", "delta", "", "With --human, print how long after the line before each came"),
+        ("C", "clear", "", "Clear the log and print nothing"),
+        ("c", "read-clear", "", "Print the log, then clear it"),
+        ("f", "follow", "", "Print the log, then new lines as they come"),
+        ("n", "new", "", "Print only new lines as they come"),
+        ("H", "human", "", "Print short times, with the date when a new minute begins"),
+        ("d", "delta", "", "With --human, print the time since the previous line"),
         ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
     ),
 )
 _TIME, _BREAK, _NAME, _OFF = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[0m"
-# How the text of a message is shown, by its severity.
+# Escape sequences for the text of a message, by severity.
 _TINTS = {
     "emerg": "\033[1m\033[7m\033[31m",
     "alert": "\033[7m\033[31m",
@@ -74,7 +74,7 @@ def main(argv: List[str]) -> int:
 
 
 def format_line(line: str, human: Optional[HumanTime], colored: bool = False) -> str:
-    """`TIME APPNAME.SEVERITY[RANK]: TEXT` of one log line; `human` shows the time for people."""
+    """Format a log line as `TIME APPNAME.SEVERITY[RANK]: TEXT`; `human` formats the time if it is given."""
     stamp, severity, app, rank, text = split(line)
     shown = local_stamp(stamp) if human is None else human.show(_seconds(stamp))
     if not colored:
@@ -86,7 +86,10 @@ def format_line(line: str, human: Optional[HumanTime], colored: bool = False) ->
 
 
 def split(line: str) -> Tuple[str, str, str, str, str]:
-    """(time, severity, application, rank, text) of an RFC 5424 line `<PRI>1 TIME HOST APP PID MSGID - TEXT`."""
+    """Split an RFC 5424 line `<PRI>1 TIME HOST APP PID MSGID - TEXT`.
+
+    Returns (time, severity, application, rank, text).
+    """
     priority, _, rest = line.partition(">")
     words = rest.split(" ", 7)
     severity = _SEVERITIES[int(priority[1:]) & 7]
@@ -94,7 +97,7 @@ def split(line: str) -> Tuple[str, str, str, str, str]:
 
 
 def local_stamp(text: str) -> str:
-    """A time of the log in the local time zone, with its offset (RFC 3339); `Z` where that is UTC."""
+    """A time of the log in the local time zone, with its offset (RFC 3339), or `Z` if that is UTC."""
     seconds = _seconds(text)
     now = time.localtime(seconds)
     if not now.tm_gmtoff:

@@ -1,4 +1,4 @@
-"""`flux event pub` and `flux event sub`."""
+"""`flux event pub` and `flux event sub`: publish an event, and print events."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PUB = Command(
     "[OPTIONS] topic [json]",
     "Send an event to all subscribers of a topic",
     (
-        ("r", "raw", "", "Send the text as it is, which need not be JSON"),
-        ("s", "synchronous", "", "Return when the event has its sequence number"),
-        ("l", "loopback", "", "Return when the event has come back to this client"),
-        ("p", "private", "", "Let only the instance owner and the sender see it"),
+        ("r", "raw", "", "Send the text as it is; it need not be JSON"),
+        ("s", "synchronous", "", "Print the event's sequence number"),
+        ("l", "loopback", "", "Wait until this client has received the event"),
+        ("p", "private", "", "Send the event only to the instance owner and the sender"),
     ),
 )
 _SUB = Command(
@@ -35,8 +35,8 @@ _SUB = Command(
     "[OPTIONS] [topic ...]",
     "Print events of these topics, or all, as they come",
     (
-        ("c", "count", "N", "End after N events"),
-        ("T", "timeout", "FSD", "End when no event came for this time"),
+        ("c", "count", "N", "Stop after N events"),
+        ("T", "timeout", "FSD", "Fail if no event comes for this time"),
     ),
 )
 

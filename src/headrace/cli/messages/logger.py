@@ -1,4 +1,4 @@
-"""`flux logger`: append a message, or the lines of standard input, to the broker's log."""
+"""`flux logger`: appends a message, or the lines of standard input, to the broker's log."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COMMAND = Command(
     "[OPTIONS] [message ...]",
     "Write a line to the broker's log",
     (
-        ("s", "severity", "LEVEL", "How grave it is: emerg to debug, maybe FACILITY.LEVEL (default: notice)"),
-        ("n", "appname", "NAME", "Who says it (default: logger)"),
+        ("s", "severity", "LEVEL", "Severity: emerg, alert, crit, err, warning, notice (default), info or debug"),
+        ("n", "appname", "NAME", "Name of the application (default: logger)"),
     ),
 )
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
@@ -43,10 +43,10 @@ def main(argv: List[str]) -> int:
     head = f"<{_USER_FACILITY | _SEVERITIES.index(level)}>1"
     name = f"{handle.attr_get('rank')} {app} {os.getpid()} - -"
     data = os.fsencode(" ".join(words)) if words else sys.stdin.buffer.read()
-    # An entry is a line: one that could hold several could look like those of others.
+    # Each line is an entry. With line breaks in an entry, a user could forge entries of others.
     for text in data.decode("utf-8", "replace").splitlines():
         if text.strip("\r\n\0"):
-            # Real brokers do not answer log.append; the next answer shows that it was taken.
+            # Flux's brokers do not respond to log.append. The response to the next request shows that it was processed.
             handle.send(request("log.append", payload=f"{head} {_stamp(time.time())} {name} {text}".encode()))
     handle.attr_get("size")
     return 0

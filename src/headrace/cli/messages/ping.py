@@ -1,4 +1,4 @@
-"""`flux ping`: the round trip to a service, with the route it took."""
+"""`flux ping`: measures the round trip to a service and shows the route."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from headrace.wire.client.handle import Rpc
 
 PREFIX = "flux-ping: "
-# Seconds after which somebody at a terminal is told that nobody answers.
+# Seconds before a user at a terminal is told that there is no response.
 _PATIENCE = 2.0
 _COMMAND = Command(
     "flux-ping",
     "[OPTIONS] TARGET",
-    "Time the way of a message to a service and back",
+    "Measure the round trip of a message to a service",
     (
-        ("r", "rank", "NODEID", "Ask at this rank or host"),
-        ("p", "pad", "N", "Send N bytes along (suffixes K and M)"),
-        ("i", "interval", "FSD", "Wait so long between two messages (default: 1s)"),
-        ("c", "count", "N", "End after N answers"),
-        ("b", "batch", "", "Send all first, then wait for the answers"),
-        ("u", "userid", "", "Print which user and roles the request came with"),
+        ("r", "rank", "NODEID", "Ping the service at this rank or host"),
+        ("p", "pad", "N", "Add N bytes to each message (suffixes K and M)"),
+        ("i", "interval", "FSD", "Wait this time between two messages (default: 1s)"),
+        ("c", "count", "N", "Stop after N responses"),
+        ("b", "batch", "", "Send all messages before waiting for responses"),
+        ("u", "userid", "", "Print the userid and roles of the request"),
     ),
 )
 
@@ -76,15 +76,17 @@ def _interval(text: str) -> float:
     if text.startswith("-"):
         raise CommandError("interval must be >= 0")
     try:
-        # time.sleep takes no more than this many seconds.
+        # An upper limit, because time.sleep raises OverflowError for very large numbers.
         return min(duration.parse(text), 1e6)
     except ValueError:
-        raise CommandError(f"--interval: '{text}' is no number of seconds") from None
+        raise CommandError(f"--interval: '{text}' is not a number of seconds") from None
 
 
 def _target(handle: Handle, text: str) -> Tuple[int, str, str]:
-    """Node, service and the two as shown, of `SERVICE`, `NODE` or `NODE!SERVICE`; of a node alone its broker is meant.
-    Raises CommandError."""
+    """Parse `SERVICE`, `NODE` or `NODE!SERVICE` into nodeid, service and the text to show.
+
+    NODE alone means the service `broker` there. Raises CommandError.
+    """
     name, bang, service = text.partition("!")
     node, suffix = _node(handle, name)
     if node is None:
@@ -96,7 +98,10 @@ def _target(handle: Handle, text: str) -> Tuple[int, str, str]:
 
 
 def _node(handle: Handle, text: str) -> Tuple[Optional[int], str]:
-    """The nodeid that `any`, `upstream`, a host name or a number stands for, None if none; a host's rank as shown."""
+    """The nodeid of `any`, `upstream`, a host or a number, and the rank to show for a host.
+
+    The nodeid of any other text is None.
+    """
     if text == "any":
         return NODEID_ANY, ""
     if text == "upstream":
@@ -131,7 +136,7 @@ class _Pings:
         try:
             answer = self._answer(call, asked)
         except OSError as exc:
-            # The same words whichever broker refused, as scripts know them.
+            # The text of the errno only, which scripts rely on and which does not depend on the broker.
             raise CommandError(f"{asked}: {os.strerror(exc.errno or 0)}") from None
         if answer["pad"] != self._pad:
             raise CommandError(f"{asked}: padding contents invalid")
@@ -146,7 +151,7 @@ class _Pings:
         sys.stdout.flush()
 
     def _answer(self, call: Rpc, asked: str) -> Any:
-        """The answer; somebody at a terminal is told once that it does not come."""
+        """Wait for the response. At a terminal, print once that it is late."""
         if self._told or not sys.stderr.isatty():
             return call.get()
         try:
@@ -155,5 +160,5 @@ class _Pings:
             if call.done:
                 raise
         self._told = True
-        sys.stderr.write(f"{PREFIX}waiting for {asked}, `flux overlay status` shows who is there\n")
+        sys.stderr.write(f"{PREFIX}waiting for {asked} (`flux overlay status` shows which brokers are online)\n")
         return call.get()

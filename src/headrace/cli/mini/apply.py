@@ -1,4 +1,4 @@
-"""`headrace mini apply FILE`: a MiniCluster file sent to Kubernetes, and how far its pods are until its job runs."""
+"""`headrace mini apply FILE`: applies a MiniCluster file to Kubernetes and shows its progress."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser, _name: str = "") -> None:
     add_cluster(parser)
     waits = parser.add_mutually_exclusive_group()
-    waits.add_argument("-w", "--wait", action="store_true", help="Wait for the end, and exit with the job's status")
-    waits.add_argument("--no-wait", action="store_true", help="Return when the API server has FILE")
+    waits.add_argument("-w", "--wait", action="store_true", help="Wait for the job to end, and exit with its status")
+    waits.add_argument("--no-wait", action="store_true", help="Return as soon as the API server has accepted FILE")
     parser.add_argument(
-        "--force", action="store_true", help="Take over fields that another manager, such as an autoscaler, has set"
+        "--force", action="store_true", help="Overwrite fields that another manager, such as an autoscaler, has set"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="Print no progress")
     parser.add_argument("--json", action="store_true", help="Print the MiniCluster as JSON at the end")
@@ -47,11 +47,11 @@ def main(options: Namespace) -> int:
             kind, name = stored.get("kind", document.get("kind")), stored["metadata"]["name"]
             if kind == MINICLUSTERS.kind:
                 where, cluster = stored["metadata"]["namespace"], stored
-            over = "".join(f", over {one.field} of {one.manager}" for one in taken_over)
+            over = "".join(f", overwrote {one.field} of {one.manager}" for one in taken_over)
             _say(options, f"{kind}/{name} applied{over}")
             stale = find_stale_fields(stored, document) if kind == MINICLUSTERS.kind else None
             if stale:
-                _say(options, f"{kind}/{name}: {stale}: {removal(stale, where, name)} removes what stays")
+                _say(options, f"{kind}/{name}: {stale}; to remove: {removal(stale, where, name)}")
         assert cluster is not None
         comes_to_nothing = client.ended(cluster) or client.other_manager(cluster)
         if comes_to_nothing:

@@ -1,7 +1,7 @@
 """The commands of `headrace mini` that change MiniClusters on Kubernetes.
 
-`hpa NAME` has a HorizontalPodAutoscaler size one by its queue; `scale NAME SIZE` changes its number of pods; `delete
-NAME...` removes MiniClusters with their pods.
+`hpa NAME` creates a HorizontalPodAutoscaler that sizes a MiniCluster by its queue. `scale NAME SIZE` changes its number
+of pods. `delete NAME...` deletes MiniClusters and their pods.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-# As minicluster.fields.MOST_PODS, which a command without extras cannot import.
+# Same value as minicluster.fields.MOST_PODS, which cannot be imported without the extras.
 MOST_PODS = 100_000
 _PODS = between(1, MOST_PODS)
-# Of stabilizationWindowSeconds. Source: API reference, autoscaling/v2, HPAScalingRules.
+# Largest stabilizationWindowSeconds. Source: API reference, autoscaling/v2, HPAScalingRules.
 _LONGEST_IDLE = 3600
 
 
 def _hpa_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("--min", type=_PODS, default=1, metavar="N", help="The fewest pods (default: 1)")
-    parser.add_argument("--max", type=_PODS, metavar="N", help="The most pods (default: spec.maxSize, or spec.size)")
+    parser.add_argument("--min", type=_PODS, default=1, metavar="N", help="Smallest number of pods (default: 1)")
+    parser.add_argument(
+        "--max", type=_PODS, metavar="N", help="Largest number of pods (default: spec.maxSize, or spec.size)"
+    )
     parser.add_argument(
         "--idle",
         type=between(0, _LONGEST_IDLE),
         default=60,
         metavar="SECONDS",
-        help="How long less is wanted before it shrinks (60)",
+        help="Shrink after the demand has been lower for this long (default: 60)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="Print the autoscaler as JSON, and do not write it")
+    parser.add_argument("--dry-run", action="store_true", help="Print the autoscaler as JSON and do not apply it")
     add_name(parser)
 
 
 def _hpa(options: Namespace) -> int:
     if "/" in options.name:
-        raise CommandError(f"{options.name} is no MiniCluster, of which alone an autoscaler knows the demand")
+        raise CommandError(f"{options.name} is not a MiniCluster: an autoscaler gets the demand of MiniClusters only")
     if options.max is not None and options.min > options.max:
         raise CommandError(f"--min {options.min} is above --max {options.max}")
 
@@ -72,7 +74,7 @@ def _hpa(options: Namespace) -> int:
 def _scale_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_name(parser)
-    parser.add_argument("size", metavar="SIZE", type=int, help="How many pods")
+    parser.add_argument("size", metavar="SIZE", type=int, help="Number of pods")
 
 
 def _scale(options: Namespace) -> int:
@@ -92,11 +94,13 @@ def _scale(options: Namespace) -> int:
 
 def _delete_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("--no-wait", action="store_true", help="Do not wait until they and their pods are gone")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="Do not wait until the MiniClusters and their pods are gone"
+    )
     parser.add_argument(
         "--without-saving",
         action="store_true",
-        help="Do not wait for the operator to save the queue (archive.path), as where none runs any more",
+        help="Do not wait for the operator to save the queue (archive.path); for a cluster where no operator runs",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="Names of the MiniClusters")
 
@@ -115,7 +119,7 @@ def _delete(options: Namespace) -> int:
                 gone = await client.delete(api, namespace, name, tell, without_saving=options.without_saving)
                 deleted.append(gone)
             except client.NotFoundError as exc:
-                # The others go nevertheless, as with kubectl.
+                # Go on with the other names, as kubectl does.
                 tell(str(exc))
                 missing += 1
         for one in deleted:
@@ -127,7 +131,7 @@ def _delete(options: Namespace) -> int:
     return connected(options, act)
 
 
-# The functions of each command: its arguments, and what it does.
+# For each command, the function that adds its arguments and the function that runs it.
 _COMMANDS = {
     "hpa": (_hpa_arguments, _hpa),
     "scale": (_scale_arguments, _scale),

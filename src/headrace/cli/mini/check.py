@@ -1,8 +1,8 @@
-"""The commands of `headrace mini` that read a file and print what they find, without a cluster.
+"""The commands of `headrace mini` that read a file and print a result, without a cluster.
 
 `validate FILE` reports everything that is wrong with a MiniCluster. `convert FILE` prints a Job, JobSet or TrainJob as
-a MiniCluster, and on stderr the fields that it cannot have. `manifests FILE` prints the objects that the operator would
-make of a MiniCluster.
+a MiniCluster, and on stderr the fields that a MiniCluster does not have. `manifests FILE` prints the objects that the
+operator would create for a MiniCluster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _validate(options: Namespace) -> int:
     spec = source.cluster.spec
     for line in without_effect(source.cluster):
         sys.stderr.write(f"{options.file}: {line}\n")
-    # At a run the lead says so.
+    # When the MiniCluster runs, the lead prints these warnings.
     for line in warnings(given_config(source.cluster.flux.broker_config)):
         sys.stderr.write(f"{options.file}: spec.flux.brokerConfig: {line}\n")
     print(f"{options.file}: MiniCluster {source.cluster.name} is valid (size {spec.size}, tasks {spec.tasks})")
@@ -54,7 +54,7 @@ def _convert(options: Namespace) -> int:
     except InvalidMiniCluster as exc:
         raise refusal(options.file, exc) from None
     for path in (*lost, *source.others):
-        sys.stderr.write(f"{options.file}: a MiniCluster has no place for {path}\n")
+        sys.stderr.write(f"{options.file}: not converted (a MiniCluster has no equivalent): {path}\n")
     sys.stdout.write(yaml_text([document]))
     return 0
 
@@ -96,7 +96,7 @@ def _manifests(options: Namespace) -> int:
     images = Images(view=options.view_image, as_volume=options.view_as_volume)
     if cluster.spec.flux and cluster.spec.flux.container and view_image(cluster, images)[1]:
         image, instead_of = view_image(cluster, images)
-        sys.stderr.write(f"{options.file}: the view is {image}, which stands in for {instead_of}\n")
+        sys.stderr.write(f"{options.file}: using the view {image} instead of {instead_of}\n")
     if source.others:
         sys.stderr.write(f"{options.file}: not printed, apply them from the file: {', '.join(source.others)}\n")
     objects = desired(cluster, uid="", images=images, keys=fresh_keys(), cluster_domain=options.cluster_domain)
@@ -107,7 +107,7 @@ def _manifests(options: Namespace) -> int:
     return 0
 
 
-# The functions of each command: its arguments, and what it does.
+# For each command, the function that adds its arguments and the function that runs it.
 _COMMANDS = {
     "validate": (_validate_arguments, _validate),
     "convert": (_convert_arguments, _convert),

@@ -1,4 +1,4 @@
-"""Reads the file of a MiniCluster, Job, JobSet or TrainJob that a command is given, and reports what is wrong in it."""
+"""Reads the file of a MiniCluster, Job, JobSet or TrainJob and reports errors in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.minicluster.api.validate import Source
 
 
-# What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
+# Characters that the API server appends to a `generateName`: no vowels and no digits that look like letters.
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -27,7 +27,7 @@ def add_file(parser: Parser) -> None:
 
 
 def read_text(path: str) -> str:
-    """The text of a file, as much as is looked at. Raises CommandError."""
+    """The text of a file, at most LARGEST + 1 characters of it. Raises CommandError."""
     from headrace.minicluster.api.documents import LARGEST
 
     try:
@@ -49,7 +49,7 @@ def refusal(path: str, exc: InvalidMiniCluster) -> CommandError:
 
 
 def load_file(path: str) -> Source:
-    """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
+    """Load the MiniCluster of a file. Raises CommandError with a line for each error."""
     from headrace.minicluster.api.fields import InvalidMiniCluster
     from headrace.minicluster.api.plan import make_plan, mode_of
     from headrace.minicluster.api.shell_text import Mode
@@ -66,13 +66,13 @@ def load_file(path: str) -> Source:
         sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")
     if mode in (Mode.SUBMIT, Mode.BATCH) and make_plan(source.cluster).config.get("queues"):
         sys.stderr.write(
-            f"{path}: spec.flux.brokerConfig: named queues begin stopped, and the job waits until somebody starts them "
-            "(flux queue start --all)\n"
+            f"{path}: spec.flux.brokerConfig: named queues are stopped at first: the job waits until you start them "
+            "with `flux queue start --all`\n"
         )
     if mode is Mode.BATCH and 0 < spec.tasks < spec.size and not source.cluster.logging.quiet:
         sys.stderr.write(
-            f"{path}: spec.tasks: the batch gets what {spec.tasks} task{'s take' if spec.tasks > 1 else ' takes'}, "
-            f"not all {spec.size} nodes; tasks: 0 takes them\n"
+            f"{path}: spec.tasks: the batch job gets resources for {spec.tasks} task{'s' if spec.tasks > 1 else ''}, "
+            f"not all {spec.size} nodes; use tasks: 0 for all nodes\n"
         )
     return source
 
@@ -82,12 +82,12 @@ def add_foreign_file(parser: Parser) -> None:
     parser.add_argument(
         "--runtime",
         metavar="FILE|NAME",
-        help="The runtime of a TrainJob (default: the one of FILE or of Headrace that it refers to)",
+        help="The runtime of a TrainJob (default: the one it refers to, from FILE or built into Headrace)",
     )
 
 
 def load_foreign_file(path: str, runtime: Optional[str]) -> ForeignSource:
-    """The cluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
+    """Load the Job, JobSet or TrainJob of a file. Raises CommandError with a line for each error."""
     from headrace.flux_jobs.read.load import load
     from headrace.minicluster.api.fields import InvalidMiniCluster
 
@@ -102,7 +102,7 @@ def load_foreign_file(path: str, runtime: Optional[str]) -> ForeignSource:
 
 
 def _runtime(given: str) -> Any:
-    """The document of a runtime, by its file or its name. Raises CommandError."""
+    """The document of a training runtime, given by file or by name. Raises CommandError."""
     from headrace.flux_jobs.read.load import load_runtime
     from headrace.flux_jobs.read.runtimes import BUILT_IN
     from headrace.minicluster.api.fields import InvalidMiniCluster
@@ -110,7 +110,7 @@ def _runtime(given: str) -> Any:
     if given in BUILT_IN and not os.path.exists(given):
         return BUILT_IN[given]
     if not os.path.exists(given):
-        raise CommandError(f"--runtime={given}: no such file; by name there are {', '.join(BUILT_IN)}")
+        raise CommandError(f"--runtime={given}: no such file or built-in runtime ({', '.join(BUILT_IN)})")
     try:
         return load_runtime(read_text(given))
     except InvalidMiniCluster as exc:

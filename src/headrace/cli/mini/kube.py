@@ -1,4 +1,4 @@
-"""What the commands of `headrace mini` that talk to Kubernetes share: options, the connection, its errors, progress."""
+"""Options, connection, errors and progress of the `headrace mini` commands that talk to Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ if TYPE_CHECKING:
     from headrace.k8s.runtime.api import Api
 
 
-# The names of clusters that are not MiniClusters, for help.
+# How help texts name clusters that are not MiniClusters.
 OTHERS = "job/NAME, jobset/NAME, trainjob/NAME"
 
 
 def add_cluster(parser: Parser) -> None:
-    """The options that choose a Kubernetes cluster and a namespace in it."""
+    """Add the options that choose a Kubernetes cluster and a namespace in it."""
     parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="Namespace (default: the context's)")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster")
-    parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="The kubeconfig file to use")
+    parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig to use")
 
 
 def add_name(parser: Parser, with_kinds: bool = False) -> None:
-    """The argument NAME; `with_kinds`: it may name a Job that is a cluster, or the object that the Job belongs to."""
+    """Add the argument NAME.
+
+    With `with_kinds` it may also be a labelled Job, or the object that owns such Jobs.
+    """
     others = f", or {OTHERS}" if with_kinds else ""
     parser.add_argument("name", type=object_name, metavar="NAME", help=f"Name of the MiniCluster{others}")
 
 
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:
-    """Run `act(api, namespace)` with a connection to the chosen cluster; its exit status. Raises CommandError."""
+    """Run `act(api, namespace)` with a connection to the chosen cluster, return its status.
+
+    Raises CommandError.
+    """
     try:
         import aiohttp  # noqa: F401 - only whether it is installed
     except ImportError as exc:
@@ -59,19 +65,19 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
     except (credentials.CredentialsError, BrokenExecError) as exc:
         raise CommandError(str(exc)) from None
     except Unreachable as exc:
-        hint = "does the cluster run, and is it the one that KUBECONFIG, --kubeconfig and --context choose?"
+        hint = "check that the cluster runs, and that KUBECONFIG, --kubeconfig or --context select the right one"
         raise CommandError(f"{exc}: {hint}") from None
     except ApiError as exc:
-        hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
+        hint = " (the cluster does not accept the credentials of the kubeconfig)" if exc.status == 401 else ""
         raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None
 
 
 async def follow_until(
     api: Api, cluster: Dict[str, Any], phases: Container[str], say: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """The cluster when it is in one of `phases`; `say` gets a line for each change until then.
+    """Wait until the cluster is in one of `phases` and return it; `say` gets a line per change.
 
-    Raises CommandError if it is deleted, ApiError.
+    Raises CommandError if the cluster is deleted, ApiError.
     """
     from headrace.flux_jobs.client.jobs import as_minicluster, with_warning
     from headrace.k8s.objects.kinds import MINICLUSTERS
@@ -88,7 +94,7 @@ async def follow_until(
             last_line = line
 
     def lost(why: str) -> None:
-        tell(f"{why}: trying again")
+        tell(f"{why}: retrying")
 
     async for found in client.follow(api, metadata["namespace"], metadata["name"], lost, kind):
         if found is None or found["metadata"]["uid"] != metadata["uid"]:

@@ -1,7 +1,7 @@
 """`headrace mini COMMAND`: MiniClusters of the Flux Operator on this machine and on Kubernetes.
 
-A command is in a file of this package, with `add_arguments(parser, name)` and `main(options) -> int`; only the file of
-the command that is run is imported.
+Each command is in a file of this package with `add_arguments(parser, name)` and `main(options) -> int`. Only the file
+of the command that runs is imported.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ PREFIX = program.prefix()
 
 # The name of each command, its file, and its line in the help.
 COMMANDS = {
-    "run": ("run", "Run FILE as brokers of this machine"),
-    "validate": ("check", "Say everything wrong with FILE"),
+    "run": ("run", "Run FILE with brokers on this machine"),
+    "validate": ("check", "Check FILE and print all errors in it"),
     "convert": ("check", "Print a Job, JobSet or TrainJob as a MiniCluster"),
-    "manifests": ("check", "Print the Kubernetes objects of FILE, as the operator makes them"),
-    "apply": ("apply", "Send FILE to Kubernetes, and tell how far its pods are"),
-    "status": ("status", "Tell how MiniClusters and labelled Jobs on Kubernetes are"),
-    "logs": ("pod", "Print what a MiniCluster's job has written on Kubernetes"),
+    "manifests": ("check", "Print the Kubernetes objects that the operator would create for FILE"),
+    "apply": ("apply", "Apply FILE to Kubernetes, and show progress until its job runs"),
+    "status": ("status", "Show the status of MiniClusters and labelled Jobs on Kubernetes"),
+    "logs": ("pod", "Print the output of a MiniCluster's job on Kubernetes"),
     "connect": ("pod", "Open a shell in a MiniCluster on Kubernetes"),
-    "hpa": ("change", "Have an autoscaler of Kubernetes size a MiniCluster by its queue"),
-    "scale": ("change", "Change the number of a MiniCluster's pods on Kubernetes"),
-    "delete": ("change", "Remove MiniClusters from Kubernetes"),
+    "hpa": ("change", "Create a HorizontalPodAutoscaler that sizes a MiniCluster by its queue"),
+    "scale": ("change", "Change the number of pods of a MiniCluster on Kubernetes"),
+    "delete": ("change", "Delete MiniClusters from Kubernetes"),
 }
 
 
-# `flux mini COMMAND` was the syntax of these commands of Flux until 2023. Of these, `headrace mini` itself has `run`
-# only: it runs a MiniCluster if its single operand is a file that cannot be a program.
+# Until 2023, Flux spelled these commands `flux mini COMMAND`. `run` is also a command of `headrace mini`: it runs a
+# MiniCluster if its single operand is a file that cannot be a program.
 _FORMER = ("alloc", "batch", "bulksubmit", "run", "submit")
 _NAMES = (".yaml", ".yml", ".json")
 
 
 def _parser(chosen: str = "") -> Parser:
-    """The parser of the command `chosen`, with no more than the names of the others; of all where none is chosen."""
+    """The parser with the arguments of the command `chosen` and the names of the others; with all for ""."""
     parser = Parser(
         program.command,
         usage=f"{program.command} {{{','.join(COMMANDS)}}} [OPTIONS] ...",
-        description="Check a MiniCluster file of the Flux Operator, run it as brokers of this machine, or as pods",
+        description="Check a MiniCluster file of the Flux Operator, run it on this machine or on Kubernetes",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     for name, (file, text) in COMMANDS.items():
@@ -60,7 +60,7 @@ def _parser(chosen: str = "") -> Parser:
 
 
 def kubectl() -> int:
-    """The plugin `kubectl minicluster`, which kubectl runs as `kubectl-minicluster`."""
+    """Run as the plugin `kubectl minicluster`: kubectl starts the program `kubectl-minicluster`."""
     from headrace.cli.main import headrace
 
     global PREFIX
@@ -74,7 +74,7 @@ def main(argv: List[str]) -> int:
         from headrace.cli.main import run_command
 
         name = argv[0]
-        program.tell(f"`flux mini {name}` is the syntax until 2023: running `flux {name}`")
+        program.tell(f"`flux mini {name}` is the old syntax (until 2023): running `flux {name}`")
         return run_command(name, argv[1:])
     chosen = next((word for word in argv if not word.startswith("-")), "-")
     options = _parser(chosen).parse_args(argv)
@@ -83,7 +83,7 @@ def main(argv: List[str]) -> int:
 
 
 def _submits_job(argv: List[str]) -> bool:
-    """Whether `flux mini ARGV` is a command of Flux itself, to be run without the word `mini`."""
+    """True if `flux mini ARGV` is the former spelling of the Flux command `flux ARGV`."""
     if not argv or argv[0] not in _FORMER:
         return False
     return argv[0] != "run" or not _runs_minicluster(argv[1:])
@@ -102,5 +102,5 @@ def _runs_minicluster(words: List[str]) -> bool:
 
 
 def _is_data(path: str) -> bool:
-    """Whether this is standard input or a file, and not a program."""
+    """True for standard input and for an existing file that is not a program in PATH."""
     return path == "-" or (os.path.exists(path) and not os.path.isdir(path) and shutil.which(path) is None)

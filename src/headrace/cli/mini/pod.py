@@ -1,8 +1,9 @@
-"""The commands of `headrace mini` that read from or run in a pod of a cluster on Kubernetes.
+"""The commands of `headrace mini` that read the log of a pod on Kubernetes or run a command in it.
 
-`logs NAME` prints what a pod has written. `connect NAME [COMMAND...]` opens a shell, or runs a command, in the lead's
-container by `flux proxy` to the broker there; with `--web` it forwards a port to the page of its service. Both use the
-API server with the user's own rights (`create pods/exec`, `create pods/portforward`); the operator has none of them.
+`logs NAME` prints the log of a pod. `connect NAME [COMMAND...]` opens a shell or runs a command in the lead's container
+through `flux proxy` to the broker there; with `--web` it forwards a local port to the page of the instance's service.
+Both use the API server with the user's own rights (`create pods/exec`, `create pods/portforward`). The operator has
+neither of these rights.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
 
 def add_pod(parser: Parser) -> None:
-    """The options that choose a pod and a container of it."""
-    parser.add_argument("-p", "--pod", type=int, default=0, metavar="INDEX", help="The pod's index (default: the lead)")
-    parser.add_argument("-g", "--group", default="", metavar="NAME", help="A pod of this group")
+    """Add the options that choose a pod and a container of it."""
+    parser.add_argument(
+        "-p", "--pod", type=int, default=0, metavar="INDEX", help="Index of the pod (default: the lead)"
+    )
+    parser.add_argument("-g", "--group", default="", metavar="NAME", help="Choose the pod from this group")
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="Container (default: the one with Flux)")
 
 
@@ -37,7 +40,7 @@ def _logs_arguments(parser: Parser) -> None:
         "-f",
         "--follow",
         action="store_true",
-        help="Go on until the container ends, also in a pod that replaces this one",
+        help="Follow the log until the container ends, also in a pod that replaces this one",
     )
     add_name(parser, with_kinds=True)
 
@@ -65,23 +68,23 @@ def _connect_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--web",
         action="store_true",
-        help="Print an address of the service that [headrace.api] of flux.brokerConfig starts",
+        help="Forward a port to the service of [headrace.api] in flux.brokerConfig, and print its address",
     )
     parser.add_argument(
         "--local-port",
         type=port,
         default=0,
         metavar="PORT",
-        help="With --web: the port here (default: any free one)",
+        help="With --web: the port on this machine (default: any free one)",
     )
     add_name(parser, with_kinds=True)
     command = parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
-    # Else it would be named where NAME is missing.
+    # If it were required, the error for a missing NAME would name COMMAND, too.
     command.required = False
 
 
 async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any, local_port: int) -> int:
-    """Print the page's address, and lead to it until SIGINT or SIGTERM."""
+    """Print the page's local address and forward connections to the page until SIGINT or SIGTERM."""
     import asyncio
     import json
     import signal
@@ -93,11 +96,13 @@ async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any
     status, printed = await pod_exec.output(api, namespace, pod, container, client.service_command(cluster))
     if status:
         return status
-    # The command prints a line for each service of the user, that of the instance first.
+    # The command prints a line for each service of the user. The instance's own service comes first.
     found = json.loads(printed.splitlines()[0])
     address = urlsplit(found.get("login") or found["url"])
     if "socket" in found or address.port is None:
-        raise CommandError(f"the service of {pod} listens at {found.get('socket')}, which no port leads to")
+        raise CommandError(
+            f"the service of {pod} listens at the socket {found.get('socket')}, not at a port to forward"
+        )
     try:
         server = await port_forward.listen(api, namespace, pod, address.port, local_port, tell)
     except OSError as exc:
@@ -122,7 +127,7 @@ def _connect(options: Namespace) -> int:
         cluster = await containers.cluster_of(api, chosen)
         pod = await containers.running_pod(api, chosen, cluster)
         if client.status_of(cluster).get("phase") not in ("Running", None):
-            tell(f"{chosen.cluster} is {client.progress(cluster)}: its broker may not be up yet")
+            tell(f"{chosen.cluster} is {client.progress(cluster)}: its broker may not be running yet")
         if options.web:
             return await _open(api, namespace, pod["metadata"]["name"], chosen.of_pod, cluster, options.local_port)
         words = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -134,7 +139,7 @@ def _connect(options: Namespace) -> int:
     return connected(options, act)
 
 
-# The functions of each command: its arguments, and what it does.
+# For each command, the function that adds its arguments and the function that runs it.
 _COMMANDS = {
     "logs": (_logs_arguments, _logs),
     "connect": (_connect_arguments, _connect),

@@ -1,4 +1,4 @@
-"""What this program is called in usage, hints and errors: `headrace mini`, or as a plugin `kubectl minicluster`."""
+"""The program's name in usage and errors: `headrace mini`, or `kubectl minicluster` as a plugin."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ command = _OWN
 
 
 def is_plugin() -> bool:
-    """Whether kubectl runs this program as its plugin."""
+    """True if kubectl runs this program as its plugin."""
     return command != _OWN
 
 
 def prefix() -> str:
-    """What begins each line on standard error."""
+    """The prefix of each line on standard error."""
     return f"{command.replace(' ', '-')}: "
 
 
 def in_its_words(text: str) -> str:
-    """A hint of the library, which knows the commands as `headrace mini COMMAND`, under the name of this program."""
+    """Replace `headrace mini` in a text of the library by the name of this program."""
     return text.replace(f"{_OWN} ", f"{command} ")
 
 
 def tell(line: str) -> None:
-    """Say on standard error what a command waits for or does."""
+    """Write a line about a command's progress to standard error."""
     sys.stderr.write(f"{prefix()}{in_its_words(line)}\n")
     sys.stderr.flush()

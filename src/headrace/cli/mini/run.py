@@ -1,4 +1,4 @@
-"""`headrace mini run FILE`: a MiniCluster file run as brokers of this machine, and how long each part of it took."""
+"""`headrace mini run FILE`: runs a MiniCluster file with brokers on this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     folder = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     ignored = not_applied(source.cluster) + source.others
     if plan.working_dir and not os.path.isdir(os.path.join(folder, plan.working_dir)):
-        ignored.append(f"workingDir {plan.working_dir} (no such folder here, {folder} instead)")
+        ignored.append(f"workingDir {plan.working_dir} (no such folder here, using {folder})")
     if ignored and not silent:
         tell(f"not applied on this machine: {', '.join(ignored)}")
     if unresolved and not silent:
@@ -68,7 +68,7 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
         print(json.dumps(_summary(plan.name, plan.size, result)))
     elif not quiet:
         sys.stderr.write(_table(result))
-    # With `ignoreFailure` the cluster ends well whatever its command returned, unless somebody stopped it.
+    # With `ignoreFailure` the status is 0 whatever the command returned, unless the user interrupted the run.
     return 0 if source.cluster.spec.ignore_failure and not result.interrupted else result.status
 
 
@@ -85,7 +85,7 @@ def _table(result: Result) -> str:
 
 
 def _elapsed(seconds: float) -> str:
-    """As time(1) writes %E: [hours:]minutes:seconds."""
+    """Seconds in the format %E of time(1): [hours:]minutes:seconds."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02d}:{rest:02.0f}" if hours else f"{minutes}:{rest:05.2f}"

@@ -1,4 +1,4 @@
-"""`headrace mini status [NAME]`: MiniClusters and labelled Jobs on Kubernetes, or all that one of them tells."""
+"""`headrace mini status [NAME]`: shows MiniClusters and labelled Jobs, or the details of one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
 def add_arguments(parser: Parser, _name: str = "") -> None:
     add_cluster(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="The clusters of all namespaces")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="List the clusters of all namespaces")
     parser.add_argument("--json", action="store_true", help="Print JSON")
     parser.add_argument(
-        "-w", "--wait", action="store_true", help="Wait for the end of NAME, and exit with its job's status"
+        "-w", "--wait", action="store_true", help="Wait for NAME to end, and exit with its job's status"
     )
     name = f"Name of the MiniCluster (default: all), or {OTHERS}"
     parser.add_argument("name", type=object_name, metavar="NAME", nargs="?", help=name)
@@ -69,7 +69,7 @@ def _table(clusters: List[Dict[str, Any]], with_namespaces: bool) -> List[str]:
     for one in clusters:
         status = one.get("status") or {}
         cells = [one["metadata"]["namespace"]] if with_namespaces else []
-        # As the commands take it for NAME.
+        # The form that commands accept as NAME.
         prefix = "job/" if one["kind"] == "Job" else ""
         cells += [f"{prefix}{one['metadata']['name']}", status.get("phase", ""), status.get("ready", "")]
         cells += [str(one["spec"].get("size", 1)), str(status.get("exitCode", "")), status.get("reason", "")]

@@ -1,1 +1,1 @@
-"""`flux proxy`."""
+"""`flux proxy`: runs a command as a client of another instance."""

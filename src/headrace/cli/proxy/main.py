@@ -1,7 +1,8 @@
-"""`flux proxy`: run a command, or a shell, as a client of another instance.
+"""`flux proxy`: runs a command, or a shell, as a client of another instance.
 
-The command's connections go to a socket of ours, and all of them over one connection to the instance, which may be far
-away and slow to make. When that is lost the command is hung up, as a shell is whose terminal has gone.
+The command and its children connect to a local socket of the proxy. The proxy forwards all of them over a single
+connection to the instance, because a connection may be remote and slow to set up. If that connection is lost, the
+command gets SIGHUP, like a shell whose terminal is gone.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _COMMAND = Command(
     "[OPTIONS] JOB|URI [COMMAND...]",
     "Run a command as if inside another instance",
     (
-        ("f", "force", "", "Connect to a broker that speaks another version of Flux, too"),
-        ("n", "nohup", "", "Do not hang up the command when the connection is lost"),
+        ("f", "force", "", "Connect even if the broker has a different version of Flux"),
+        ("n", "nohup", "", "Do not send SIGHUP to the command when the connection is lost"),
         ("", "reconnect", "", "If the connection is lost, try to reconnect every 2 seconds"),
     ),
 )
 _RECONNECT_EVERY = 2.0
-# The command may end by itself with the instance (`flux proxy JOB flux shutdown`): it gets this long to do so.
+# Seconds that the command gets to end by itself with the instance (`flux proxy JOB flux shutdown`).
 _GRACE = 0.5
 
 
@@ -73,7 +74,7 @@ def main(argv: List[str]) -> int:
 
 
 def _version(sock: socket.socket) -> str:
-    """The broker's attribute `version`, asked for before there are clients. Raises OSError."""
+    """The broker's attribute `version`, read before there are clients. Raises OSError."""
     sock.sendall(frame(request("attr.get", {"name": "version"}, matchtag=1)))
     deframer = Deframer()
     while True:
@@ -89,7 +90,7 @@ def _version(sock: socket.socket) -> str:
 
 
 def _check_version(version: str, force: bool) -> None:
-    """Warn of another version, or raise CommandError."""
+    """If the broker has a different version, warn with `force`, otherwise raise CommandError."""
     if version.split(".")[:2] == FLUX_VERSION.split(".")[:2]:
         return
     text = f"proxy version {FLUX_VERSION} may not interoperate with broker version {version}"
@@ -105,7 +106,7 @@ def _start(command: List[str], uri: str, path: str) -> subprocess.Popen[bytes]:
         env.pop(name, None)
     scheme, host, _ = split_uri(uri)
     if scheme == "ssh":
-        # By this clients know which host paths of the instance are on.
+        # Tells clients on which host the paths of the instance are.
         env["FLUX_PROXY_REMOTE"] = host
     command = command or [user_shell(os.environ)]
     try:
@@ -116,7 +117,7 @@ def _start(command: List[str], uri: str, path: str) -> subprocess.Popen[bytes]:
 
 
 class _Proxy:
-    """Serves the command's connections until it ends, and looks after the one to the broker."""
+    """Serves the connections of the command until it ends, and maintains the connection to the broker."""
 
     def __init__(self, uri: str, sock: socket.socket, path: str, options: Options) -> None:
         self.uri = uri
@@ -134,14 +135,14 @@ class _Proxy:
         self._follow(sock)
 
     def run(self, child: subprocess.Popen[bytes]) -> int:
-        """The command's exit status as Popen has it."""
+        """Serve until the command ends; returns its exit status in the form of Popen.returncode."""
         self.child = child
-        # An interrupt from the terminal is the command's to answer; we stay to pass on how it ended.
+        # The command handles an interrupt from the terminal. The proxy stays to return its exit status.
         self.reactor.add_signal(signal.SIGINT, lambda: None)
         for signum in (signal.SIGTERM, signal.SIGHUP):
             self.reactor.add_signal(signum, lambda signum=signum: child.send_signal(signum))  # type: ignore[misc]
         self.reactor.add_signal(signal.SIGCHLD, self._child_changed)
-        # It may have ended before the signal was watched.
+        # The command may have ended before the signal handler was added.
         self.reactor.add_timer(0.0, self._child_changed)
         self.reactor.run()
         return child.wait()
@@ -190,7 +191,7 @@ class _Proxy:
         if self.options.has("reconnect"):
             sys.stderr.write(f"flux-proxy: lost connection to the broker: {exc.strerror}, trying to reconnect\n")
             self.router.lost()
-            # Clients wait with new requests until there is a broker.
+            # New requests of clients are not read until there is a broker again.
             self._read_clients(False)
             self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
             return

@@ -1,8 +1,9 @@
-"""Many clients on one connection to a broker: which message is whose (RFC 3, RFC 6).
+"""Routes messages between many clients and a single connection to a broker (RFC 3, RFC 6).
 
-A client's request gets the client's uuid on its route stack before it goes to the broker, and the response finds its
-client by it. To the broker all clients are one, so what belongs to a connection there is kept by client here: event
-subscriptions, services, and the disconnect requests that tell services of a client's end. There is no I/O here.
+Before a client's request is sent to the broker, the client's uuid is added to its route stack; the response is routed
+to the client by it. To the broker all clients are a single one. So the router keeps for each client what the broker
+keeps for a connection: event subscriptions, services, and the disconnect requests that notify services when a client
+is gone. There is no I/O here.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """One client: `uuid` is its name on route stacks, `send` takes what it gets."""
+    """One client: `uuid` is its name on route stacks, `send` sends it a message."""
 
     def __init__(self, uuid: bytes, send: Callable[[Message], None]) -> None:
         self.uuid = uuid
         self.send = send
         self.topics: Set[str] = set()
-        # Services that it asked, for each node: they hear of its end.
+        # (service, nodeid, upstream flag) of its requests; these services get a disconnect request.
         self.used: Set[Tuple[str, int, int]] = set()
-        # Its requests without a last response, by matchtag.
+        # Its requests without a final response, by matchtag.
         self.waits: Dict[int, Message] = {}
-        # Names that it asks the broker to add as services or to remove, by matchtag.
+        # Its pending service.add and service.remove requests as (topic, name), by matchtag.
         self.registers: Dict[int, Tuple[str, str]] = {}
-        # Requests that it has as a service and has not answered, by route stack and matchtag.
+        # Requests to its services that it has not answered yet, by route stack and matchtag.
         self.serves: Dict[Tuple[Tuple[bytes, ...], int], Message] = {}
 
 
@@ -56,7 +57,7 @@ class ProxyRouter:
         self.clients[client.uuid] = client
 
     def leave(self, client: Client) -> None:
-        """Take back at the broker what was done for a client that is gone, and tell the services that it asked."""
+        """Undo a client's subscriptions and services at the broker, and notify the services that it used."""
         if self.clients.pop(client.uuid, None) is None:
             return
         for topic in sorted(client.topics):
@@ -73,7 +74,7 @@ class ProxyRouter:
             self.up(note)
 
     def from_client(self, client: Client, msg: Message) -> None:
-        """Pass on what a client sent. Raises MessageError if it cannot be of a client."""
+        """Route a message of a client. Raises MessageError if a client may not send such a message."""
         if msg.type == REQUEST:
             if msg.topic in ("event.subscribe", "event.unsubscribe") and self._subscribe(client, msg):
                 return
@@ -84,10 +85,10 @@ class ProxyRouter:
         elif msg.type == EVENT:
             self.up(msg)
         else:
-            raise MessageError(f"{msg!r} is no message of a client")
+            raise MessageError(f"{msg!r} is not a message of a client")
 
     def from_broker(self, msg: Message) -> None:
-        """Pass on what the broker sent. What was for a client that is gone is dropped."""
+        """Route a message of the broker. Responses to clients that are gone are dropped."""
         if msg.type == RESPONSE:
             client = self.clients.get(msg.routes.pop()) if msg.routes else None
             if client is not None:
@@ -100,7 +101,7 @@ class ProxyRouter:
             self._serve(msg)
 
     def lost(self) -> None:
-        """The broker is gone: what clients wait for will not come."""
+        """Fail all pending requests of clients, because the connection to the broker is lost."""
         for client in list(self.clients.values()):
             waits, client.waits, client.registers = client.waits, {}, {}
             client.serves.clear()
@@ -108,7 +109,7 @@ class ProxyRouter:
                 client.send(error_response(msg, errno.ECONNRESET))
 
     def restored(self) -> None:
-        """There is a broker again: subscribe and register anew what clients have."""
+        """Renew subscriptions and services of clients on a new connection to the broker."""
         topics = {topic for client in self.clients.values() for topic in client.topics}
         for topic in sorted(topics):
             self.up(request("event.subscribe", {"topic": topic}))
@@ -119,7 +120,10 @@ class ProxyRouter:
         return any(topic in client.topics for client in self.clients.values())
 
     def _subscribe(self, client: Client, msg: Message) -> bool:
-        """Note a subscription or its end; True where the broker need not know, because another client has it, too."""
+        """Record that a client subscribes or unsubscribes.
+
+        Returns True if another client has the subscription, too, so that the broker need not be asked.
+        """
         topic = _text(msg, "topic")
         if topic is None:
             return False
@@ -170,7 +174,7 @@ class ProxyRouter:
         client.send(msg)
 
     def _service_of(self, topic: str) -> Client | None:
-        """Who provides `topic`: the longest registered name that ends before a dot."""
+        """The client that provides `topic`: its service is the longest registered prefix of whole words."""
         words: List[str] = topic.split(".")
         for count in range(len(words) - 1, 0, -1):
             client = self.services.get(".".join(words[:count]))
@@ -180,7 +184,7 @@ class ProxyRouter:
 
 
 def _text(msg: Message, key: str) -> str | None:
-    """The string `key` of a request's body; None where the broker is to say what is wrong with the request."""
+    """The string `key` of a request's body; None for a wrong request, which the broker will reject."""
     try:
         found = (msg.obj or {}).get(key)
     except MessageError:

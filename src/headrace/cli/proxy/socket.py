@@ -1,7 +1,7 @@
-"""The sockets of `flux proxy`: message streams that never block, and the listener that clients connect to.
+"""The sockets of `flux proxy`: non-blocking message streams, and the listener for clients.
 
-A client that does not read is dropped at the same sizes as by a broker's own socket; while the broker does not read,
-nothing is read from clients.
+A client that does not read is disconnected at the same limits as by a broker. While the broker does not read, nothing
+is read from clients.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from headrace.wire.client.reactor import Reactor
 
 _CHUNK = 1 << 18
-# Bytes that wait to be sent at which the other side is asked to pause, and may go on again.
+# Unsent bytes at which the senders are paused, and at which they are resumed.
 PAUSE_AT, RESUME_AT = 4 << 20, 1 << 20
-# Unread bytes at which a client is disconnected: of streams and events, and of answers to its own requests.
+# Unread bytes at which a client is disconnected: for streams and events, and for responses to its own requests.
 _DROP_AT, _DROP_ANSWERS_AT = 64 << 20, 1 << 30
 _CRED = struct.Struct("3i")
 
 
 class MessageStream:
-    """Messages over a connected socket. `received(msg)` is called for each that comes, `closed(exc)` once at the end,
-    `full(bool)` when much waits to be sent and when it does no longer."""
+    """Messages over a connected socket.
+
+    `received(msg)` is called for each message, `closed(exc)` once at the end. `full(True)` is called when there are
+    too many unsent bytes, `full(False)` when they are below the limit again.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class MessageStream:
         self._full = full
         self._is_full = False
         self._reads = True
-        # True once the other side takes no more.
+        # True after a write error: nothing can be sent any more.
         self._unwritable = False
         self._deframer = Deframer()
         self._out = bytearray()
@@ -60,7 +63,7 @@ class MessageStream:
         self._out += frame(msg)
         answer = msg.type == RESPONSE and not msg.flags & FLAG_STREAMING
         if len(self._out) > (_DROP_ANSWERS_AT if answer else _DROP_AT) and self._full is None:
-            self.close(OSError(errno.ENOBUFS, f"{len(self._out) >> 20} MiB were left unread"))
+            self.close(OSError(errno.ENOBUFS, f"the client has {len(self._out) >> 20} MiB of unread messages"))
             return
         self._write()
 
@@ -70,7 +73,7 @@ class MessageStream:
             self._watch()
 
     def close(self, exc: Optional[OSError] = None) -> None:
-        """Close the socket; with `exc` the owner is told."""
+        """Close the socket; with `exc`, `closed` is called."""
         if self._sock.fileno() < 0:
             return
         self._reactor.remove_fd(self._sock.fileno())
@@ -111,8 +114,8 @@ class MessageStream:
         except BlockingIOError:
             pass
         except OSError:
-            # Messages that the other side sent before it left are still to be read. The read that meets its end closes
-            # the stream.
+            # Messages that the peer sent before it closed the connection must still be read. The read that finds the
+            # end closes the stream.
             self._unwritable = True
             self._out.clear()
         self._watch()
@@ -122,8 +125,10 @@ class MessageStream:
 
 
 class Listener:
-    """Listens at `path` for clients of our own user; others get an errno for a greeting (RFC 3). `accepted(sock)` gets
-    each, greeted."""
+    """Listens at `path` and calls `accepted(sock)` for clients of the same user, once greeted (RFC 3).
+
+    Clients of other users get the errno EPERM as the greeting.
+    """
 
     def __init__(self, reactor: Reactor, path: str, accepted: Callable[[socket.socket], None]) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -136,7 +141,7 @@ class Listener:
         reactor.add_fd(self._sock.fileno(), self._ready)
 
     def close(self) -> None:
-        """Listen no more, and remove the socket."""
+        """Stop listening and remove the socket."""
         if self._sock.fileno() >= 0:
             self._reactor.remove_fd(self._sock.fileno())
             self._sock.close()
@@ -146,7 +151,7 @@ class Listener:
         try:
             fd, _address = self._sock._accept()  # type: ignore[attr-defined]
         except OSError:
-            # The client went away again, or there is no descriptor for it now.
+            # The client has disconnected, or no file descriptor is free.
             return
         os.set_inheritable(fd, False)
         sock = socket.socket(fileno=fd)

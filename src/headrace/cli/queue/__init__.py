@@ -1,1 +1,1 @@
-"""`flux queue`."""
+"""`flux queue`: lists and controls queues."""

@@ -1,4 +1,4 @@
-"""`flux queue list`: each queue with its state, its default and greatest time limit and the job sizes it takes."""
+"""`flux queue list`: queues with their state, default and maximum time limits, and job size limits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ _DEFAULTS = ("defaults", "system")
 
 
 class _Queue:
-    """One queue as configured, with its status and its resources; `capped` limits are no greater than these."""
+    """A queue's configuration, status and resources.
+
+    With `capped`, a missing size limit is shown as its resources.
+    """
 
     def __init__(
         self, name: str, config: Any, status: Any, resources: SchedulerResources, colored: bool, capped: bool
@@ -106,7 +109,7 @@ class _Queue:
         if field == "timelimit":
             return seconds(policy_value(self.policies, "limits", "duration"))
         which, _, kind = field.partition(".")
-        # -1 is no limit.
+        # -1 means no limit.
         least = max(policy_value(self.policies, "limits", "job-size", "min", kind) or 0, 0)
         most = policy_value(self.policies, "limits", "job-size", "max", kind)
         if most is None or most == -1:
@@ -134,7 +137,7 @@ def list_queues(args: Namespace) -> int:
         names = queues_named(args.queue, names)
     colored = stdout_colored(args.color)
     calls = [(name, status_of(handle, name, NODEID_ANY)) for name in names]
-    # A format of one's own shows limits as they are configured.
+    # A format string of the user shows limits as they are configured.
     capped = "{" not in args.format
     queues = [_Queue(name, config, call.get(), resources, colored, capped) for name, call in calls]
     show(layout, [queue.get for queue in queues], args.no_header)

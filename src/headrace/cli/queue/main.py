@@ -34,12 +34,12 @@ def _parser() -> Parser:
     )
     wanted = os.environ.get("FLUX_QUEUE_LIST_FORMAT_DEFAULT", "default")
     one.add_argument("-o", "--format", default=wanted, metavar="FORMAT")
-    # Flux has colors here even if stdout is no terminal.
+    # As in Flux, output is colored here even if stdout is not a terminal.
     default = "never" if color.unwanted() else "always"
     one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default=default, choices=color.WHEN)
-    one = command("status", "Show whether queues take and schedule jobs")
-    one.add_argument("-a", "--all", action="store_true", help="Show all queues, as without QUEUE")
-    one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
+    one = command("status", "Show whether queues accept and schedule jobs")
+    one.add_argument("-a", "--all", action="store_true", help="Show all queues (default)")
+    one.add_argument("-v", "--verbose", action="store_true", help="Also show numbers of jobs")
     one.add_argument("queue", metavar="QUEUE", nargs="?", type=queue_names, help="Show this queue only")
     for name, text in (
         ("enable", "Allow job submission"),
@@ -50,11 +50,11 @@ def _parser() -> Parser:
         one = command(name, text)
         one.add_argument("-a", "--all", action="store_true", help="All queues")
         one.add_argument("--quiet", action="store_true", help="Do not show the new status")
-        one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
+        one.add_argument("-v", "--verbose", action="store_true", help="Also show numbers of jobs")
         if name in ("disable", "stop"):
-            one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
-            one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
-        # The queue was an option before it was an argument, and scripts still use it.
+            one.add_argument("-m", "--message", metavar="REASON", help="Reason, shown to users")
+            one.add_argument("--nocheckpoint", action="store_true", help="Do not keep this change across a restart")
+        # Formerly the queue was an option instead of an argument; scripts still use the option.
         one.add_argument("-q", "--queue", dest="named", metavar="NAME", type=queue_names, help=SUPPRESS)
         one.add_argument("queue", metavar="QUEUE", nargs="?", type=queue_names, help="This queue only")
     for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
@@ -105,7 +105,7 @@ def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
     try:
         handle.rpc(f"job-manager.queue-{field}", request, 0).get()
     except OSError as exc:
-        # The request has one name for both directions of a switch, and so has Flux's message.
+        # As in Flux, the message names the request, which is the same for enable and disable, or start and stop.
         raise CommandError(f"{field}: {exc.strerror}") from None
     if not args.quiet:
         names = _names(handle)

@@ -1,1 +1,1 @@
-"""`flux resource`, `flux R` and the questions to the resource graph."""
+"""`flux resource`, `flux R` and queries of the resource graph."""

@@ -1,9 +1,9 @@
 """The resource graph: `flux ion-resource` and `headrace resource-query`.
 
-`ion-resource` asks the graph scheduler what it knows, and changes properties and status of its vertices. Its commands
-and output are those of Fluxion's tool of this name, which sites' scripts call; commands that allocate behind the job
-manager's back are left out. `resource-query` tries job specifications on a graph of its own, as Fluxion's command of
-that name; the engine needs Python 3.10 and is imported when it runs.
+`ion-resource` queries the graph scheduler and changes properties and status of its vertices. Its commands and output
+are those of Fluxion's tool of the same name, because sites' scripts call it. Commands that allocate resources without
+the job manager are left out. `resource-query` matches job specifications against a graph from a file, like Fluxion's
+command of that name. The graph engine needs Python 3.10, so it is imported only when `resource-query` runs.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def _parser() -> Parser:
     parser = Parser("flux-ion-resource", description="Query the graph scheduler")
     command = subcommands(parser)
     one = command("find", "Find resources that match criteria such as 'sched-now=free and status=up'", "criteria")
-    one.add_argument("--format", help="Write them as rv1_nosched (default), rv1, jgf, rlite, simple or pretty_simple")
-    one = command("info", "Show where and when a job has its resources")
+    one.add_argument("--format", help="Output format: rv1_nosched (default), rv1, jgf, rlite, simple or pretty_simple")
+    one = command("info", "Show the state of a job's allocation, its start time and the match overhead")
     one.add_argument("jobid", metavar="JOBID", type=job_id)
-    command("stats", "Show the size of the graph and numbers of matches")
-    command("status", "Show which resources there are, are down, are allocated")
-    command("params", "Show the parameters in force")
+    command("stats", "Show the size of the graph and match counts")
+    command("status", "Show all, down and allocated resources")
+    command("params", "Show the scheduler's parameters")
     command("set-property", "Set a property of a resource", "resource", "setting")
     command("get-property", "Show a property of a resource", "resource", "key")
     command("set-status", "Mark a resource up or down", "resource", "status")
-    command("satisfiability", "Say whether an idle system could run a jobspec", "jobspec")
+    command("satisfiability", "Check whether an idle system could run a jobspec", "jobspec")
     return parser
 
 
@@ -139,7 +139,7 @@ _ACTIONS = {
 
 
 def _try_jobspecs(argv: List[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run `resource-query`; returns the exit status."""
     try:
         from headrace.sched.graph import resource_query
     except ImportError as exc:

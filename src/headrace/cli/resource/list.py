@@ -1,4 +1,4 @@
-"""`flux resource list`, `info` and `R`: what the scheduler has, by state and queue."""
+"""`flux resource list`, `info` and `R`: the scheduler's resources by state and queue."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def list_resources(args: Namespace) -> int:
 
 
 def _by_properties(found: ResourceSet, unseen: List[str]) -> List[ResourceSet]:
-    """A part for each combination of properties that nodes have, apart from those that are not shown."""
+    """Split a set by the combinations of its nodes' properties; properties in `unseen` are ignored."""
     combinations: Dict[Tuple[str, ...], Idset] = {}
     shown = [name for name in sorted(found.properties) if name not in unseen]
     for rank in found.ranks:
@@ -143,7 +143,10 @@ def R(args: Namespace) -> int:
 
 
 def given_on_stdin() -> Given:
-    """The answer that standard input has as a JSON object, an empty one for nothing. Raises CommandError."""
+    """The answer of the resource module, read from standard input as JSON; empty input is {}.
+
+    Raises CommandError.
+    """
     import json
     import sys
 
@@ -158,7 +161,7 @@ def given_on_stdin() -> Given:
 
 
 def included(found: ResourceSet, text: str) -> ResourceSet:
-    """The part of a set on the nodes of `--include`: ranks, or hosts. Raises CommandError."""
+    """The part of a set on the nodes of `--include` (ranks or hosts). Raises CommandError."""
     try:
         return found.select_ranks(Idset.parse(text))
     except ValueError:

@@ -46,7 +46,7 @@ def _parser() -> Parser:
         one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
         one.add_argument("-q", "--queue", **_QUEUES)
         one.add_argument(
-            "--from-stdin", action="store_true", help="Show what standard input has, as the module says it"
+            "--from-stdin", action="store_true", help="Read the resource module's answer from standard input"
         )
         if name in ("list", "status"):
             one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
@@ -57,35 +57,35 @@ def _parser() -> Parser:
         if name == "status":
             one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto", choices=WHEN)
     one = command("drain", "List drained nodes, or drain nodes")
-    one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: times, too")
-    one.add_argument("-u", "--update", action="store_true", help="Set a reason where there is none")
+    one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: also the times")
+    one.add_argument("-u", "--update", action="store_true", help="Drain nodes, and set the reason if there is none")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-o", "--format", metavar="FORMAT", default=_format("drain"))
     one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
     one.add_argument("-q", "--queue", **_QUEUES)
     one.add_argument("targets", nargs="?", metavar="TARGETS", help="Nodes, by host or rank")
-    one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
-    one = command("undrain", "Give nodes back to the scheduler")
-    one.add_argument("-f", "--force", action="count", default=0, help="Pass over nodes that are not drained")
+    one.add_argument("reason", nargs="*", metavar="REASON", help="Reason, shown with the nodes")
+    one = command("undrain", "Return nodes to the scheduler")
+    one.add_argument("-f", "--force", action="count", default=0, help="Ignore nodes that are not drained")
     one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
-    # Without a default, argparse calls it required.
-    one.add_argument("reason", nargs="*", default=[], metavar="REASON", help="Why, for the resource eventlog")
-    one = command("shrink", "Take nodes out of the resources, for good")
+    # Without a default, argparse's error lists it among the required arguments.
+    one.add_argument("reason", nargs="*", default=[], metavar="REASON", help="Reason, for the resource eventlog")
+    one = command("shrink", "Remove nodes from the resources permanently")
     one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
     one = command("reload", "Replace the resource set")
     one.add_argument("-x", "--xml", action="store_true", help="The file is a directory of hwloc XML files")
     one.add_argument(
-        "-f", "--force", action="store_true", help="Even if there are ranks in it that are not in the instance"
+        "-f", "--force", action="store_true", help="Load the set even if it has ranks that are not in the instance"
     )
     one.add_argument("path", metavar="PATH")
     one = command("eventlog", "Show the resource eventlog")
     one.add_argument("-f", "--format", choices=["text", "json"], default="text")
     one.add_argument("-T", "--time-format", choices=["raw", "iso", "offset", "human", "reltime"], default="raw")
-    one.add_argument("-H", "--human", action="store_true", help="Times for people")
-    one.add_argument("-F", "--follow", action="store_true", help="Go on with events as they happen")
-    one.add_argument("-w", "--wait", metavar="EVENT", help="Go on until this event")
+    one.add_argument("-H", "--human", action="store_true", help="Short for --time-format=human")
+    one.add_argument("-F", "--follow", action="store_true", help="Show new events as they happen")
+    one.add_argument("-w", "--wait", metavar="EVENT", help="Wait for this event and print it")
     one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto")
-    command("acquire-mute", "Tell the scheduler nothing more of nodes going down (used at shutdown)")
+    command("acquire-mute", "Stop telling the scheduler about nodes that go down (used at shutdown)")
     return parser
 
 
@@ -120,7 +120,7 @@ def _drain(args: Namespace) -> int:
     try:
         Handle().rpc("resource.drain", request, 0).get()
     except OSError as exc:
-        # No option helps with nodes that the configuration excludes.
+        # `--force` does not apply to nodes that the configuration excludes.
         if exc.errno == errno.EEXIST and not str(exc).endswith("excluded"):
             raise CommandError(f"{exc}: use --force to replace the reason") from None
         raise

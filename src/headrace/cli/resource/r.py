@@ -1,6 +1,6 @@
-"""`flux R`: make, combine and show resource sets (RFC 20) on the command line, without an instance.
+"""`flux R`: creates, combines and shows resource sets (RFC 20) without an instance.
 
-Sets come in on standard input, one JSON object after another, and go out on standard output.
+Sets are read from standard input, one JSON object after another, and written to standard output.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ if TYPE_CHECKING:
 PREFIX = "flux-R: "
 
 _TABLE = {
-    "encode": ("Write R for ranks, cores, GPUs and hosts", None),
-    "append": ("Put the sets of resources of several R together", None),
-    "diff": ("Take the other sets from the first", None),
-    "intersect": ("Keep what is in every set", None),
-    "remap": ("Number ranks and cores from 0", None),
-    "rerank": ("Give each host the rank that is its place in HOSTLIST", None),
-    "decode": ("Print what an R on standard input has, or a part of it", None),
-    "verify": ("Fail unless the second set has all that the first has", None),
+    "encode": ("Create R for ranks, cores, GPUs and hosts", None),
+    "append": ("Combine several sets of different ranks into one", None),
+    "diff": ("Subtract the other sets from the first", None),
+    "intersect": ("Keep the resources that are in every set", None),
+    "remap": ("Renumber ranks and cores from 0", None),
+    "rerank": ("Set the rank of each host to its position in HOSTLIST", None),
+    "decode": ("Print R from standard input, or a part of it", None),
+    "verify": ("Fail unless the second set has all resources of the first", None),
     "set-property": ("Add properties to ranks of an R on standard input", None),
     "parse-config": ("Write the R that a configuration file describes", None),
 }
 _ENCODE = Command(
     "flux-R encode",
     "[OPTIONS]",
-    "Write R for ranks, cores, GPUs and hosts",
+    _TABLE["encode"][0],
     (
-        ("r", "ranks", "IDS", "The ranks (default: one for each host, else 0)"),
+        ("r", "ranks", "IDS", "The ranks (default: one for each host, or 0)"),
         ("c", "cores", "IDS", "The cores of each rank (default: 0, or none with --gpus)"),
         ("g", "gpus", "IDS", "The GPUs of each rank (default: none)"),
-        ("H", "hosts", "HOSTS", "The hosts of the ranks, in their order"),
-        ("p", "property", "NAME:RANKS", "Give these ranks, or all, a property"),
-        ("x", "xml", "FILE", "Take cores and GPUs from a topology that hwloc wrote"),
-        ("l", "local", "", "Take the cores and GPUs that a broker finds here"),
+        ("H", "hosts", "HOSTS", "The hosts of the ranks, in the order of the ranks"),
+        ("p", "property", "NAME:RANKS", "Set a property on these ranks, or on all with NAME alone"),
+        ("x", "xml", "FILE", "Read cores and GPUs from an hwloc topology in XML"),
+        ("l", "local", "", "Use the cores and GPUs that a broker finds on this machine"),
     ),
 )
 _DECODE = Command(
     "flux-R decode",
     "[OPTIONS]",
-    "Print what an R on standard input has, or a part of it",
+    _TABLE["decode"][0],
     (
-        ("s", "short", "", "Print it in short: rank[0-1]/core[0-3]"),
-        ("n", "nodelist", "", "Print its hosts"),
-        ("r", "ranks", "", "Print its ranks"),
-        ("c", "count", "TYPE", "Print how many of TYPE it has: node, core or gpu"),
-        ("i", "include", "RANKS", "Keep these ranks only"),
-        ("x", "exclude", "RANKS", "Leave these ranks out"),
-        ("p", "properties", "PROPERTIES", "Keep ranks with all of these properties only"),
+        ("s", "short", "", "Print the short form: rank[0-1]/core[0-3]"),
+        ("n", "nodelist", "", "Print the hosts"),
+        ("r", "ranks", "", "Print the ranks"),
+        ("c", "count", "TYPE", "Print the number of resources of TYPE: node, core or gpu"),
+        ("i", "include", "RANKS", "Keep only these ranks"),
+        ("x", "exclude", "RANKS", "Leave out these ranks"),
+        ("p", "properties", "PROPERTIES", "Keep only ranks with all of these properties"),
     ),
 )
 _PLAIN = {
     name: Command(f"flux-R {name}", "", _TABLE[name][0]) for name in ("append", "diff", "intersect", "remap", "verify")
 }
-_RERANK = Command("flux-R rerank", "HOSTLIST", "Give each host the rank that is its place in HOSTLIST")
+_RERANK = Command("flux-R rerank", "HOSTLIST", _TABLE["rerank"][0])
 _SET_PROPERTY = Command("flux-R set-property", "NAME:TARGETS...", "Add properties to ranks of an R on standard input")
 _PARSE_CONFIG = Command("flux-R parse-config", "PATH", "Write the R that a configuration file describes")
 
@@ -80,7 +80,10 @@ def main(argv: List[str]) -> int:
 
 
 def _read(least: int = 1) -> List[ResourceSet]:
-    """Every set on standard input. Raises CommandError when there are too few, or when one cannot be read."""
+    """All sets on standard input.
+
+    Raises CommandError if there are fewer than `least`, or one cannot be read.
+    """
     text = sys.stdin.read()
     found: List[ResourceSet] = []
     decoder = json.JSONDecoder()
@@ -108,7 +111,7 @@ def _write(found: ResourceSet) -> int:
 
 
 def _ids(text: str, rank: str) -> Idset:
-    """An idset of cores or gpus. Raises CommandError in the words that real Flux has for it."""
+    """Parse an idset of cores or GPUs. Raises CommandError with the text of Flux's own error."""
     try:
         return Idset.parse(text)
     except ValueError:
@@ -130,13 +133,13 @@ def _encode(argv: List[str]) -> int:
     gpus = _ids(options.get("gpus"), first)
     cores = _ids(options.get("cores", "" if gpus else "0"), first)
     if local:
-        # The cores and GPUs that a broker here would offer: in a container they are fewer than the machine's.
+        # The cores and GPUs that a broker here would offer; in a container they may be fewer than the machine's.
         from headrace.engine.broker.discovery import discover
 
         offered = discover()
         cores, gpus = offered.cores, offered.gpus
     if options.has("xml"):
-        # The parser of XML is nothing that other commands should wait for.
+        # Imported here, because importing the XML parser would slow down the other commands.
         from headrace.formats.spec import hwloc
 
         node = hwloc.read(options.get("xml"))

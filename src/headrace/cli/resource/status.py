@@ -1,4 +1,4 @@
-"""`flux resource status` and `flux resource drain` without targets: which nodes may be used, and why not."""
+"""`flux resource status` and `drain` without targets: states of nodes, reasons of drains."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _HEADINGS = {
     "color_up": "",
     "color_off": "",
 }
-# What `--states` may name beside those that are shown unasked.
+# States that are shown only if `--states` names them.
 _ASKED_FOR = ("allocated",)
 _STATES = ("avail", "exclude", "torpid", "housekeeping", "draining", "drained")
-# States that are shown unasked even when no node is in them.
+# States that are shown by default even if no node is in them.
 _ALWAYS = ("avail",)
 _GREEN, _RED, _OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
 
 
 class _Nodes:
-    """What the resource module says of nodes, and which of them are at work (resource sets)."""
+    """The resource module's status of nodes, and the nodes that are allocated or in housekeeping."""
 
     def __init__(self, status: Dict[str, Any], allocated: Any, housekeeping: Idset) -> None:
         self.status = status
@@ -105,7 +105,7 @@ def _ask(handle: Handle) -> _Nodes:
     return _Nodes(status, sched["allocated"], housekeeping)
 
 
-# What stands for the nodes when lines are compared.
+# Values of the node fields when lines are compared apart from their nodes.
 _NODE_FIELDS = {"nnodes": 1, "nodelist": "-", "ranks": "-"}
 
 
@@ -143,7 +143,7 @@ class _Line:
 
 
 def _chosen(nodes: _Nodes, args: Namespace) -> Idset:
-    """The ranks that `--include` and `--queue` leave."""
+    """The ranks selected by `--include` and `--queue`."""
     chosen = included(nodes.R, args.include).ranks if args.include else nodes.ranks
     return chosen & _queue_ranks(nodes, args.queue) if args.queue else chosen
 
@@ -182,7 +182,7 @@ def _apart_from_nodes(line: _Line, field: str) -> Any:
 
 
 def _joined(layout: Format, lines: List[_Line]) -> List[_Line]:
-    """Lines that would differ in their nodes alone, as one."""
+    """Join lines that differ only in their nodes."""
     out: Dict[str, _Line] = {}
     for line in lines:
         key = layout.row(partial(_apart_from_nodes, line))
@@ -194,7 +194,10 @@ def _joined(layout: Format, lines: List[_Line]) -> List[_Line]:
 
 
 def _asked(text: Any) -> Tuple[List[str], List[bool]]:
-    """(states, up and down) of `--states`; `online` and `offline` mean every state."""
+    """The states of `--states`, and for up whether to show True, False or both.
+
+    `online` and `offline` set only up.
+    """
     states: List[str] = []
     ups: List[bool] = []
     for name in text.split(",") if text else []:

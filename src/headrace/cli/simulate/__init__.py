@@ -1,1 +1,1 @@
-"""`headrace simulate`."""
+"""`headrace simulate`: compares queue policies by simulation."""

@@ -1,5 +1,6 @@
-"""The page of `headrace simulate --html`: the table of figures, and for each policy what the machine did over time and
-how long jobs waited. It is one file that loads nothing.
+"""The page of `headrace simulate --html`: the table of figures, and charts for each policy.
+
+The page is a single file that loads no other resources.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ def page(
     cores: int,
     nodes: int,
 ) -> str:
-    """The page. `rows` are figures by label, one for each of `columns`; `outcomes` are the simulations by policy on a
-    machine of so many cores and nodes.
+    """Render the page.
+
+    `rows` are labels with a figure for each of `columns`; `outcomes` are the simulations by policy.
+    `cores` and `nodes` are the size of the machine.
     """
     from headrace.formats.plots.chart import CSS
 
@@ -63,7 +66,7 @@ def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[s
 
     used = used_over_time(outcome, per_node)
     most = max((value for _, value in used), default=0.0)
-    about = f"Cores that running jobs asked for, of {cores}; at most {most:.0f} at a time."
+    about = f"Cores requested by running jobs, of {cores}; at most {most:.0f} at a time."
     time = Axis("time since the first submission", length)
     waits = waits_by_size(outcome.runs, per_node)
     longest = max((wait for _, values in waits for wait in values), default=0.0)
@@ -71,7 +74,7 @@ def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[s
         area(f"Use of the machine, {name}", about, [Series("used", used)], time, Axis("cores in use")),
         box(
             f"Waits by size, {name}",
-            f"How long jobs waited, by the cores that they asked for; the longest {length(longest)}.",
+            f"How long jobs waited, by requested cores; the longest wait is {length(longest)}.",
             waits,
             "cores of a job",
             Axis("wait", length),

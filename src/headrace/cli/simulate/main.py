@@ -1,7 +1,7 @@
-"""`headrace simulate`: what a queue policy would have made of a trace, policies side by side.
+"""`headrace simulate`: simulates several queue policies with the jobs of a trace.
 
-The simulation itself is the queueing room's; here are arguments, files, the clock and the table. That room needs
-Python 3.10, so it is imported when the command runs.
+The simulation itself is in `sched.queueing`. This module has the arguments, files, clock and table. `sched.queueing`
+needs Python 3.10, so it is imported only when the command runs.
 """
 
 from __future__ import annotations
@@ -29,53 +29,63 @@ if TYPE_CHECKING:
 
 PREFIX = "headrace-simulate: ERROR: "
 _POLICIES = "fcfs,easy,conservative,hybrid"
-# Of lines that are no jobs, and of jobs that never ran, so many are shown.
+# How many faulty lines, and how many jobs that never ran, are shown at most.
 _SHOWN = 10
-# Seconds until progress is reported, and between two reports where it is not a terminal.
+# Seconds before the first progress report, and between two reports if stderr is not a terminal.
 _PATIENCE = 2.0
 _BETWEEN = 10.0
 _GZIP = b"\x1f\x8b"
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="headrace-simulate", description="Try queue policies on a machine with the jobs of a trace.")
+    parser = Parser(prog="headrace-simulate", description="Simulate queue policies with the jobs of a trace.")
     parser.add_argument(
         "trace",
         metavar="TRACE",
         nargs="?",
-        help="Standard Workload Format, or a JSON object a line, maybe gzipped; - for standard input",
+        help="Trace in the Standard Workload Format, or a JSON object per line, may be gzipped; - is standard input",
     )
-    add = parser.add_argument_group("the machine").add_argument
-    add("--graph", metavar="FILE", help="A JSON graph (JGF), a GraphML recipe, or R")
-    add("--nodes", metavar="N", type=positive_int, help="N equal nodes (default: what the trace's header says)")
-    add("--cores", metavar="N", type=positive_int, help="Cores of each node (default 1)")
-    add("--gpus", metavar="N", type=positive_int, help="GPUs of each node (default none)")
-    what = "what a processor of the trace is (default core; a node where each has one core)"
+    add = parser.add_argument_group("machine").add_argument
+    add("--graph", metavar="FILE", help="Read the machine from a JSON graph (JGF), a GraphML recipe, or R")
+    add("--nodes", metavar="N", type=positive_int, help="N equal nodes (default: from the trace's header)")
+    add("--cores", metavar="N", type=positive_int, help="Cores per node (default 1)")
+    add("--gpus", metavar="N", type=positive_int, help="GPUs per node (default none)")
+    what = "Count processors of the trace as cores or nodes (default core; node if every node has one core)"
     add("--unit", choices=("core", "node"), help=what)
-    add = parser.add_argument_group("the scheduler").add_argument
+    add = parser.add_argument_group("scheduler").add_argument
     add("--policy", metavar="NAMES", default=_POLICIES, help=f"Queue policies to compare (default {_POLICIES})")
-    add("--match-policy", metavar="NAME", default="first", help="Which of the resources that fit (default first)")
-    add("--queue-depth", metavar="N", type=positive_int, default=500, help="Waiting jobs a pass looks at (default 500)")
-    add("--reservation-depth", metavar="N", type=positive_int, help="Waiting jobs that hybrid promises a start")
-    add("--fair-share", metavar="FSD", help="Users' usage orders jobs of one urgency; it fades by half in this time")
-    add = parser.add_argument_group("the jobs").add_argument
-    add("--limit", metavar="N", type=positive_int, help="Only the first N jobs")
-    add("--synthetic", metavar="N", type=positive_int, help="Make N jobs up instead of reading a trace")
-    add("--seed", metavar="N", type=int, default=0, help="Which N jobs are made up (default 0)")
-    add = parser.add_argument_group("what is written").add_argument
-    add("--json", action="store_true", help="Figures as JSON instead of a table")
-    add("--starts", metavar="FILE", help="Write policy, id, start, end and nodes of each job, as CSV")
+    add("--match-policy", metavar="NAME", default="first", help="Match policy that selects resources (default first)")
+    add(
+        "--queue-depth",
+        metavar="N",
+        type=positive_int,
+        default=500,
+        help="Consider at most N waiting jobs per scheduling pass (default 500)",
+    )
+    add("--reservation-depth", metavar="N", type=positive_int, help="Number of jobs that hybrid reserves a start for")
+    add(
+        "--fair-share",
+        metavar="FSD",
+        help="Order jobs of equal urgency by their users' past usage, with this half-life",
+    )
+    add = parser.add_argument_group("jobs").add_argument
+    add("--limit", metavar="N", type=positive_int, help="Use only the first N jobs")
+    add("--synthetic", metavar="N", type=positive_int, help="Generate N jobs instead of reading a trace")
+    add("--seed", metavar="N", type=int, default=0, help="Seed for --synthetic (default 0)")
+    add = parser.add_argument_group("output").add_argument
+    add("--json", action="store_true", help="Print the figures as JSON instead of a table")
+    add("--starts", metavar="FILE", help="Write policy, id, start, end and nodes of each job as CSV")
     add(
         "--html",
         metavar="FILE",
         help="Write a page with the figures, use over time and waits by size",
     )
-    add("--record", metavar="FILE", help="Write a trace and do no more: the instance's past jobs, or those made up")
+    add("--record", metavar="FILE", help="Only write a trace: of the instance's past jobs, or of --synthetic jobs")
     return parser
 
 
 def main(argv: List[str]) -> int:
-    """Run the command; 1 if some lines of the trace were no jobs."""
+    """Run the command. The status is 1 if some lines of the trace were not jobs."""
     parser = _parser()
     args = parser.parse_args(argv)
     if sys.version_info < (3, 10):
@@ -86,10 +96,10 @@ def main(argv: List[str]) -> int:
 
     if args.record is not None:
         if args.trace is not None:
-            parser.error("--record writes a trace: leave out the one to read")
+            parser.error("--record writes a trace and reads none: leave out TRACE")
         return _record(args)
     if args.html == "-":
-        parser.error("--html writes a page beside what is printed: give it a file")
+        parser.error("--html cannot write to standard output: give it a file")
     if args.json and args.starts == "-":
         parser.error("--starts - and --json both write to standard output: give --starts a file")
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
@@ -98,15 +108,15 @@ def main(argv: List[str]) -> int:
     except ValueError as exc:
         raise CommandError(f"match policy: {exc}") from None
     if (args.trace is None) == (args.synthetic is None):
-        parser.error("give a trace, or --synthetic")
+        parser.error("give either TRACE or --synthetic")
     lines = list(_lines(args))
     trace = simulate_trace.read(lines, args.unit or "core", args.limit)
     _report_faults(args.trace, trace)
     if not trace.jobs:
-        raise CommandError(f"{_shown_name(args.trace)}: holds no job that could be simulated")
+        raise CommandError(f"{_shown_name(args.trace)}: no job in it can be simulated")
     graph = _machine(args, trace.header)
     if args.unit is None and simulate_machine.single(graph):
-        # It comes to the same, and a job of many nodes is found a place much sooner than one of many cores.
+        # With one core per node the result is the same, and matching many nodes is much faster than many cores.
         trace = simulate_trace.read(lines, "node", args.limit)
     with contextlib.ExitStack() as stack:
         starts = stack.enter_context(_create(args.starts)) if args.starts else None
@@ -118,7 +128,7 @@ def main(argv: List[str]) -> int:
         json.dump(_as_json(trace, graph, results), sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
-        # What goes to the next command is the list of starts alone.
+        # With `--starts -`, standard output has only the CSV, for the next command in a pipe.
         with contextlib.redirect_stdout(sys.stderr if args.starts == "-" else sys.stdout):
             _print_table(trace, graph, results)
     return 1 if trace.faults else 0
@@ -139,11 +149,11 @@ def _record(args: argparse.Namespace) -> int:
     return 0
 
 
-# -- what goes in
+# -- input
 
 
 def _lines(args: argparse.Namespace) -> Iterable[str]:
-    """The lines of the trace. Raises CommandError for one that cannot be read."""
+    """The lines of the trace. Raises CommandError if it cannot be read."""
     if args.synthetic is not None:
         from headrace.sched.queueing.simulate_trace import synthetic
 
@@ -160,7 +170,7 @@ def _lines(args: argparse.Namespace) -> Iterable[str]:
             data = gzip.decompress(data)
     except (OSError, EOFError) as exc:
         raise CommandError(f"{_shown_name(args.trace)}: {getattr(exc, 'strerror', None) or exc}") from None
-    # Comments of old logs are in any encoding; in the numbers a strange character is found as one.
+    # Comments of old logs may have any encoding. A replaced character in a number is reported as a fault later.
     return data.decode(errors="replace").splitlines()
 
 
@@ -174,7 +184,7 @@ def _processors(args: argparse.Namespace) -> int:
 
 
 def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:
-    """The graph that the options describe, or the trace's header. Raises CommandError, GraphError."""
+    """The graph that the options or the trace's header describe. Raises CommandError, GraphError."""
     from headrace.sched.graph import GraphError
     from headrace.sched.queueing import simulate_machine
 
@@ -192,13 +202,13 @@ def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:
     if nodes is None:
         found = simulate_machine.from_header(header)
         if found is None:
-            raise CommandError("which machine? Give --nodes (and --cores, --gpus) or --graph")
+            raise CommandError("no description of the machine: give --nodes (and --cores, --gpus) or --graph")
         nodes, cores = found[0], args.cores or found[1]
     return simulate_machine.uniform(nodes, cores, args.gpus or 0)
 
 
 def _create(path: str) -> ContextManager[TextIO]:
-    """The file to write to; - is standard output, which stays open."""
+    """Open the file to write to; - is standard output, which stays open."""
     if path == "-":
         return contextlib.nullcontext(sys.stdout)
     try:
@@ -213,7 +223,7 @@ def _report_faults(name: Optional[str], trace: Trace) -> None:
         sys.stderr.write(f"{shown}:{fault.line}: {fault.rule}\n")
     more = len(trace.faults) - _SHOWN
     if more > 0:
-        sys.stderr.write(f"{shown}: and {more} more lines that are no jobs\n")
+        sys.stderr.write(f"{shown}: and {more} more lines that are not jobs\n")
 
 
 # -- the simulations
@@ -222,7 +232,7 @@ def _report_faults(name: Optional[str], trace: Trace) -> None:
 def _run(
     args: argparse.Namespace, policies: List[str], graph: Graph, trace: Trace, starts: Optional[TextIO]
 ) -> List[Tuple[str, Simulation, Metrics, float]]:
-    """(policy, what happened, its figures, seconds it took) for each policy."""
+    """Simulate each policy; returns (policy, simulation, figures, seconds it took) for each."""
     from headrace.sched.graph import Scheduler
     from headrace.sched.queueing.fair_share import FairShare
     from headrace.sched.queueing.queue import Queue
@@ -249,7 +259,7 @@ def _run(
 
 
 class _Starts:
-    """Writes a row for each start as it happens."""
+    """Writes a CSV row for each start as it happens in the simulation."""
 
     def __init__(self, file: TextIO, graph: Graph) -> None:
         self.policy = ""
@@ -266,7 +276,10 @@ class _Starts:
 
 
 class _Progress:
-    """Says on stderr how far a simulation is once it takes long: one line that changes, or one now and then."""
+    """Reports progress of a long simulation on stderr.
+
+    At a terminal one line is redrawn; otherwise each report is a new line.
+    """
 
     def __init__(self, name: str, jobs: int) -> None:
         self._name = name
@@ -291,7 +304,7 @@ class _Progress:
             sys.stderr.write("\r\033[K")
 
 
-# -- what comes out
+# -- output
 
 
 def _as_json(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> Dict[str, Any]:
@@ -328,7 +341,7 @@ def _page(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metri
 
 def _heading(trace: Trace, graph: Graph) -> List[str]:
     have = graph.totals[graph.root]
-    skipped = "".join(f"; {count} lines left out: {reason}" for reason, count in trace.skipped.items())
+    skipped = "".join(f"; {count} lines skipped: {reason}" for reason, count in trace.skipped.items())
     return [
         f"machine: {have.get('node', 0)} nodes, {have.get('core', 0)} cores, {have.get('gpu', 0)} GPUs",
         f"trace: {len(trace.jobs)} jobs{skipped}",
@@ -336,7 +349,7 @@ def _heading(trace: Trace, graph: Graph) -> List[str]:
 
 
 def _rows(results: List[Tuple[str, Simulation, Metrics, float]]) -> List[Tuple[str, List[str]]]:
-    """The figures of all policies by label, after the names of the policies."""
+    """Rows of the table: first the names of the policies, then each label with a figure per policy."""
     columns = [_column(outcome, metrics, took) for _, outcome, metrics, took in results]
     rows = [(label, [column[i][1] for column in columns]) for i, (label, _) in enumerate(columns[0])]
     return [("", [name for name, _, _, _ in results]), *rows]

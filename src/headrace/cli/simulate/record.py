@@ -1,7 +1,7 @@
-"""`headrace simulate --record`: the jobs that an instance has run, as a trace that can be simulated.
+"""`headrace simulate --record`: writes the past jobs of an instance as a trace that can be simulated.
 
-A job's own record says everything: when it was submitted, urged, started and finished stands in its eventlog (RFC 21),
-what it asked for in its jobspec. Environment and files are left out, since no scheduler looks at them.
+The times of submission, urgency changes, start and finish are in a job's eventlog (RFC 21), its request is in the
+jobspec. Environment and files are left out, because schedulers do not use them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from headrace.formats.spec.eventlog import Event
     from headrace.wire.client.handle import Handle
 
-# Requests under way at a time.
+# Number of concurrent requests.
 _BATCH = 64
-# RFC 41: keys as decoded objects, and as the job's updates have left them.
+# Flags of RFC 41: return keys as decoded objects, and with the job's updates applied.
 _DECODE, _CURRENT = 1, 2
 _LEFT_OUT = ("environment", "files")
 
 
 def record(handle: Handle, file: TextIO) -> Dict[str, int]:
-    """Write a line for each inactive job that ran, in order of submission; returns how many were written and not."""
+    """Write a line for each inactive job that ran, in order of submission; returns counts of jobs."""
     query = Query(count=0)
     query.filter("inactive")
     ids = sorted(job["id"] for job in list_jobs(handle, query, []))
@@ -50,7 +50,7 @@ def _lookup(handle: Handle, ids: List[int]) -> Iterator[Any]:
 
 
 def line_of(id: int, jobspec: Dict[str, Any], events: List[Event]) -> Optional[Dict[str, Any]]:
-    """The trace's line of a job, None for one that never ran."""
+    """The line of a job in the trace, None if it never ran."""
     line: Dict[str, Any] = {"id": id, "urgency": 16}
     started: Optional[float] = None
     for event in events:

@@ -1,1 +1,1 @@
-"""Commands that keep and move what an instance has stored."""
+"""Commands that store, save and restore data of an instance."""

@@ -1,7 +1,7 @@
-"""`flux archive`: files in the KVS (RFC 37), for the nodes and jobs of an instance.
+"""`flux archive`: stores files in the KVS (RFC 37), for the nodes and jobs of an instance.
 
-The key `archive.NAME` holds the list of files. A small file is in it; of a larger one its parts are blobs of the
-content service, without the holes of a sparse file.
+The key `archive.NAME` has the list of files. A small file is stored in the list. A larger file is stored as blobs of
+the content service; the holes of a sparse file are left out.
 """
 
 from __future__ import annotations
@@ -27,58 +27,58 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-archive: "
 
-_NAME = ("n", "name", "NAME", "The archive's name (main)")
-_FORCE = ("", "no-force-primary", "", "Use the namespace of FLUX_KVS_NAMESPACE, not the primary one")
+_NAME = ("n", "name", "NAME", "Name of the archive (default: main)")
+_FORCE = ("", "no-force-primary", "", "Use the namespace in FLUX_KVS_NAMESPACE instead of the primary one")
 _COMMON = (_NAME, _FORCE)
-_FOLDER = ("C", "directory", "DIR", "Work in DIR")
+_FOLDER = ("C", "directory", "DIR", "Change to DIR first")
 _VERBOSE = ("v", "verbose", "", "Print the name of each file")
 _TABLE = {
-    "create": ("Put files and folders into an archive", None),
+    "create": ("Store files and directories in an archive", None),
     "remove": ("Remove an archive", None),
-    "extract": ("Write the files of an archive into the current folder", None),
+    "extract": ("Extract the files of an archive into the current directory", None),
     "list": ("List the files of an archive", None),
 }
 _CREATE = Command(
     "flux-archive create",
     "[OPTIONS] PATH ...",
-    "Put files and folders into an archive",
+    _TABLE["create"][0],
     (
         *_COMMON,
         _FOLDER,
         _VERBOSE,
-        ("", "overwrite", "", "Take the place of an archive of this name"),
-        ("", "append", "", "Add to an archive of this name"),
-        ("", "preserve", "", "Keep it over restarts (with a statedir it always is)"),
-        ("", "chunksize", "SIZE", "Largest part of a file that is one blob (1M)"),
-        ("", "small-file-threshold", "SIZE", "Largest file that is in the archive itself (4K)"),
+        ("", "overwrite", "", "Replace an existing archive"),
+        ("", "append", "", "Add to an existing archive"),
+        ("", "preserve", "", "No effect: with a statedir, archives always survive restarts"),
+        ("", "chunksize", "SIZE", "Maximum size of a blob (default: 1M)"),
+        ("", "small-file-threshold", "SIZE", "Maximum size of a file in the archive itself (default: 4K)"),
     ),
 )
 _REMOVE = Command(
     "flux-archive remove",
     "[OPTIONS]",
     "Remove an archive",
-    (*_COMMON, ("f", "force", "", "Say nothing of one that is not there")),
+    (*_COMMON, ("f", "force", "", "Succeed if the archive does not exist")),
 )
 _EXTRACT = Command(
     "flux-archive extract",
     "[OPTIONS] [PATTERN]",
-    "Write the files of an archive, or those that a shell pattern fits, into the current folder",
+    "Extract the files of an archive, or those that match a shell pattern, into the current directory",
     (
         *_COMMON,
         _FOLDER,
         _VERBOSE,
-        ("t", "list-only", "", "Print the names on standard output and write nothing"),
-        ("", "overwrite", "", "Write over files that are there"),
-        ("", "waitcreate", "[FSD]", "Wait until there is such an archive, for a time at most"),
+        ("t", "list-only", "", "Print the names and extract nothing"),
+        ("", "overwrite", "", "Overwrite existing files"),
+        ("", "waitcreate", "[FSD]", "If the archive does not exist yet, wait for it, at most FSD"),
     ),
 )
 _LIST = Command(
     "flux-archive list",
     "[OPTIONS] [PATTERN]",
-    "List the files of an archive, or those that a shell pattern fits",
+    "List the files of an archive, or those that match a shell pattern",
     (
         *_COMMON,
-        ("l", "long", "", "Print kind, permissions and size, too"),
+        ("l", "long", "", "Also print type, permissions and size"),
         ("", "raw", "", "Print the objects of RFC 37"),
     ),
 )
@@ -90,7 +90,7 @@ def main(argv: List[str]) -> int:
 
 
 class _Place:
-    """The key of an archive."""
+    """The key of an archive, and the requests to read and write it."""
 
     def __init__(self, options: Options) -> None:
         self.key = f"archive.{options.get('name', 'main')}"
@@ -98,11 +98,11 @@ class _Place:
         self.handle = Handle()
 
     def load(self, wait: Optional[str] = None) -> List[Any]:
-        """The archive's list; `wait` is how long to wait for it, "" for ever. Raises OSError."""
+        """The archive's list. With `wait` (an FSD, "" for no limit) it waits for the archive. Raises OSError."""
         found = kvs.lookup(self.handle, self.key, self.space, 0) if wait is None else self._wait(wait)
         obj = json.loads(kvs.data_of(found))
         if not isinstance(obj, list):
-            raise CommandError(f"{self.key} is no archive: it must be an array of files (RFC 37)")
+            raise CommandError(f"{self.key} is not an archive: it must be an array of files (RFC 37)")
         return obj
 
     def _wait(self, wait: str) -> Dict[str, Any]:
@@ -125,7 +125,7 @@ class _Place:
             raise CommandError(f"KVS lookup {self.key}: {os.strerror(exc.errno or errno.ETIMEDOUT)}") from None
 
     def store(self, files: Optional[List[Any]]) -> None:
-        """Write the list, or remove the key."""
+        """Write the list; None removes the key."""
         dirent = None
         if files is not None:
             dirent = treeobj.val(json.dumps(files, ensure_ascii=False, separators=(",", ":")).encode())
@@ -175,7 +175,10 @@ def _create(argv: List[str]) -> int:
 
 
 def _below(path: str) -> Iterator[str]:
-    """A path, and all below it if it is a folder; `.` stands for what is in it."""
+    """A path and, for a directory, all paths below it.
+
+    `.` gives only the content of the current directory.
+    """
     if path != ".":
         try:
             archive.check_path(path, path)
@@ -211,7 +214,7 @@ def _extents(fd: int, size: int, chunk: int) -> Iterator[Tuple[int, int]]:
         try:
             offset = os.lseek(fd, end, os.SEEK_DATA)
         except OSError:
-            # The rest is a hole.
+            # The rest of the file is a hole.
             return
         end = os.lseek(fd, offset, os.SEEK_HOLE)
         while offset < end:
@@ -236,7 +239,7 @@ def _remove(argv: List[str]) -> int:
 
 
 def _chosen(options: Options, objects: List[Any]) -> Iterator[Tuple[Any, File]]:
-    """The files that the operand's pattern fits, as they are stored and decoded. Raises CommandError."""
+    """The files that match the pattern, as the stored object and decoded. Raises CommandError."""
     from fnmatch import fnmatchcase
 
     patterns = options.need(0, 1)
@@ -283,11 +286,11 @@ def _extract(argv: List[str]) -> int:
 
 
 def _write(file: File, handle: Handle, top: str, overwrite: bool) -> None:
-    """Make a file, folder or link below `top`. Raises OSError."""
+    """Create a file, directory or link below `top`. Raises OSError, CommandError."""
     folder = os.path.dirname(file.path)
     if folder:
         os.makedirs(folder, exist_ok=True)
-    # A symbolic link that the archive has made must not have a later file written outside of `top`.
+    # The path of a file must not lead outside of `top` by a symbolic link that was extracted earlier.
     if os.path.commonpath([os.path.realpath(folder or "."), top]) != top:
         raise CommandError(f"{file.path}: {folder} leads out of {top} by a symbolic link")
     if file.kind == "directory":

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     Tree = Dict[str, Union["Tree", Dict[str, Any]]]
 
 PREFIX = "flux-restore: "
-# Bytes of a value that its directory holds; a larger one is a blob of its own.
+# Maximum bytes of a value that is stored in its directory; a larger one is a separate blob.
 _INLINE = 72
-# Keys from one line of progress to the next.
+# Number of keys between two progress reports.
 _STEP = 100
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[TarFile]:
-    """The archive. Raises CommandError, also for what is found wrong while it is read."""
+    """Open the archive. Raises CommandError, also for errors while it is read."""
     import tarfile
 
     try:
@@ -38,13 +38,13 @@ def opened(path: str) -> Iterator[TarFile]:
                 with tarfile.open(fileobj=file, mode="r|*") as tar:
                     yield tar
             except (tarfile.TarError, EOFError) as exc:
-                raise CommandError(f"{path} is not a whole tar archive: {exc}") from None
+                raise CommandError(f"{path} is not a complete tar archive: {exc}") from None
     except OSError as exc:
         raise CommandError(f"Failed to open '{path}': {exc.strerror or exc}") from None
 
 
 class Restore:
-    """Stores values and directories. References are computed here, so several stores may be under way at once."""
+    """Stores values and directories. References are computed here, so several requests may be in flight."""
 
     def __init__(self, handle: Handle, options: Options) -> None:
         self._handle = handle
@@ -58,7 +58,7 @@ class Restore:
         self._blobs = 0
 
     def take(self, tar: TarFile) -> str:
-        """Store all of an archive; returns the reference of its root directory. Raises CommandError."""
+        """Store the whole archive; returns the reference of its root directory. Raises CommandError."""
         root: Tree = {}
         for member in tar:
             names = names_of(member.name)
@@ -86,14 +86,14 @@ class Restore:
             self._progress()
 
     def value(self, data: bytes) -> Dict[str, Any]:
-        """The tree object of a value."""
+        """Store a value if it is large, and return its tree object."""
         return treeobj.val(data) if len(data) <= _INLINE else treeobj.valref([self._store(data)])
 
     def directory(self, tree: Tree) -> str:
-        """Store a directory and all below it; returns its reference."""
+        """Store a directory and its subdirectories; returns its reference."""
         entries = {}
         for name, entry in tree.items():
-            # Tree objects have a version; a directory may have an entry of that name, which is an object itself.
+            # Tree objects have the member `ver`. In a directory, an entry of that name is a dict and not a number.
             is_object = "ver" in entry and not isinstance(entry["ver"], dict)
             entries[name] = entry if is_object else treeobj.dirref(self.directory(entry))
         obj = treeobj.dir_(entries)
@@ -126,18 +126,18 @@ class Restore:
 
 
 def names_of(path: str) -> List[str]:
-    """The names on the way to the key of a file: dots part them as slashes do, since they part keys."""
+    """Split the path of a file into the names of its key; dots are separators, too, as in keys."""
     return [name for name in path.replace("/", ".").split(".") if name]
 
 
 def link(text: str) -> Dict[str, Any]:
-    """The tree object of a link: `TARGET`, or `NAMESPACE::TARGET`."""
+    """The tree object of a link whose text is `TARGET` or `NAMESPACE::TARGET`."""
     namespace, mark, target = text.partition("::")
     return treeobj.symlink(target, namespace) if mark else treeobj.symlink(text)
 
 
 def _directory(root: Tree, names: List[str]) -> Tree:
-    """The directory of that path, made with those above it."""
+    """The directory of a path; it and its parents are created if they do not exist."""
     here = root
     for name in names:
         inner = here.setdefault(name, {})

@@ -1,4 +1,4 @@
-"""`flux content`: store and load blobs by their hashes (RFC 10)."""
+"""`flux content`: stores and loads blobs by their hashes (RFC 10)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-content: "
 
-_BYPASS = ("b", "bypass-cache", "", "Go past the cache to the store behind it")
+_BYPASS = ("b", "bypass-cache", "", "Bypass the cache and use the backing store")
 _TABLE = {
     "load": ("Write the blobs of these references to standard output", None),
     "store": ("Store standard input as a blob and print its reference", None),
-    "flush": ("Wait until what is only in this broker's cache is stored", None),
-    "dropcache": ("Empty this broker's cache of what the store has too", None),
+    "flush": ("Wait until all blobs of this broker's cache are stored", None),
+    "dropcache": ("Drop blobs of this broker's cache that are stored", None),
 }
 _COMMANDS = {
     "load": Command(
@@ -31,8 +31,8 @@ _COMMANDS = {
     "store": Command(
         "flux-content store", "[OPTIONS]", "Store standard input as a blob and print its reference", (_BYPASS,)
     ),
-    "flush": Command("flux-content flush", "", "Wait until what is only in this broker's cache is stored"),
-    "dropcache": Command("flux-content dropcache", "", "Empty this broker's cache of what the store has too"),
+    "flush": Command("flux-content flush", "", _TABLE["flush"][0]),
+    "dropcache": Command("flux-content dropcache", "", _TABLE["dropcache"][0]),
 }
 
 

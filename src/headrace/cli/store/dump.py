@@ -1,7 +1,7 @@
-"""`flux dump`: write the KVS, and with it all jobs, to a tar archive.
+"""`flux dump`: writes the KVS, which holds all jobs, to a tar archive.
 
-Keys become paths (`a.b` is `a/b`), values files, links symbolic links; empty directories are left out. The tree is read
-from one root reference, so the archive is one version of the KVS, whatever is committed meanwhile.
+A key becomes a path (`a.b` is `a/b`), a value a file, and a link a symbolic link. Empty directories are left out. The
+tree is read from one root reference, so the archive is a consistent snapshot of the KVS.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ PREFIX = "flux-dump: "
 _COMMAND = Command(
     "flux-dump",
     "[OPTIONS] OUTFILE",
-    "Write the KVS to a tar archive, compressed as its name says (.tgz, .tar.xz ...); - is standard output",
+    "Write the KVS to a tar archive, compressed by its suffix (.tgz, .tar.xz ...); - is standard output",
     (
         ("v", "verbose", "", "Print the name of each key"),
         ("q", "quiet", "", "Print no progress"),
-        ("", "checkpoint", "", "Read the last checkpoint of the backing store instead of the present version"),
-        ("", "no-cache", "", "With --checkpoint, read past the broker's cache (as always)"),
-        ("", "ignore-failed-read", "", "Go on where a value cannot be read"),
-        ("", "maxreqs", "N", "Ask for at most N blobs at a time (1)"),
-        ("", "sd-notify", "", "Accepted for scripts of Flux; systemd is told nothing"),
+        ("", "checkpoint", "", "Read the last checkpoint of the backing store instead of the current version"),
+        ("", "no-cache", "", "No effect: --checkpoint always bypasses the broker's cache"),
+        ("", "ignore-failed-read", "", "Report and skip keys that cannot be read"),
+        ("", "maxreqs", "N", "Maximum number of concurrent requests (default: 1)"),
+        ("", "sd-notify", "", "No effect: systemd is not notified"),
     ),
 )
-# How a file's name says how it is compressed; archives of other names are plain ones.
+# Compression by the suffix of the file; with other suffixes the archive is not compressed.
 _COMPRESSION = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "tbz2": "bz2", "tbz": "bz2", "xz": "xz", "txz": "xz"}
-# Keys between two lines of progress.
+# Number of keys between two progress reports.
 _STEP = 100
 
 
@@ -51,7 +51,7 @@ def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     (path,) = options.need(1, 1)
     handle = Handle()
-    # Of the present version the KVS makes blobs when they are asked for: the store need not have them.
+    # For the current version, the KVS creates blobs on request: the backing store may not have them.
     service = "content-backing" if options.has("checkpoint") else "content"
     ref, when = _checkpoint(handle) if options.has("checkpoint") else (_root(handle), time.time())
     import tarfile
@@ -74,7 +74,7 @@ def _root(handle: Handle) -> str:
 
 
 def _checkpoint(handle: Handle) -> Tuple[str, float]:
-    """The reference of the last checkpoint, and its time."""
+    """The root reference of the last checkpoint, and its time."""
     try:
         newest = handle.rpc("content-backing.checkpoint-get", {}, nodeid=0).get()["value"][0]
     except OSError as exc:
@@ -96,7 +96,7 @@ def _mode(path: str) -> Any:
 
 
 class _Item:
-    """A key that is still to be written, and the requests for what its object refers to, once they are sent."""
+    """A key to write; `calls` are the requests for the blobs of its object, None before they are sent."""
 
     __slots__ = ("calls", "names", "obj")
 
@@ -111,7 +111,7 @@ class _Item:
 
 
 class _Dump:
-    """One walk through a tree: depth first, keys in order, with some blobs asked for ahead."""
+    """A walk through a tree, depth first with sorted keys; some blobs are requested in advance."""
 
     def __init__(self, handle: Handle, options: Options, tar: TarFile, service: str, when: float) -> None:
         self._handle = handle
@@ -137,7 +137,7 @@ class _Dump:
             item.calls = [self._handle.rpc(f"{self._service}.load", payload=digest) for digest in digests]
 
     def _take(self, item: _Item) -> List[_Item]:
-        """Write a value or link; the entries of a directory, the last one first."""
+        """Write a value or link. For a directory, return its entries in reverse order."""
         kind, data = item.obj["type"], item.obj["data"]
         try:
             blob = b"".join([call.get_raw() for call in item.calls or ()])
@@ -146,10 +146,10 @@ class _Dump:
         if kind == "dirref":
             data = json.loads(blob)["data"]
         if kind in ("dir", "dirref"):
-            # A JSON object has no order of its own.
+            # Sorted, because a JSON object has no order.
             return [_Item((*item.names, name), data[name]) for name in sorted(data, reverse=True)]
         if any("/" in name for name in item.names):
-            return self._failed(item, "a name with '/' cannot be kept in an archive")
+            return self._failed(item, "an archive cannot have a name with '/'")
         if kind == "symlink":
             target = data["target"]
             self._add(item, b"", f"{data['namespace']}::{target}" if "namespace" in data else target)
@@ -187,7 +187,7 @@ class _Dump:
 
 
 def _is_eventlog(value: bytes) -> bool:
-    """Whether a value is an eventlog (RFC 18), by its first line."""
+    """True if the first line of a value is an event of an eventlog (RFC 18)."""
     try:
         first = json.loads(value.partition(b"\n")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""`flux restore`: put an archive of `flux dump` into the content store, as a key of the KVS or as its checkpoint."""
+"""`flux restore`: loads an archive of `flux dump` into a KVS key, a checkpoint or the instance."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 _COMMAND = Command(
     "flux-restore",
     "[OPTIONS] INFILE",
-    "Put an archive of flux dump into the KVS; - is standard input",
+    "Load an archive of flux dump into the KVS; - is standard input",
     (
         ("v", "verbose", "", "Print the name of each key"),
         ("q", "quiet", "", "Print no progress"),
-        ("", "checkpoint", "", "Make its keys, but those of jobs, what the kvs module begins with"),
-        ("", "key", "KEY", "Put it into the KVS as the directory KEY"),
-        ("", "instance", "", "Take its keys and jobs for this instance's own; jobs that waited go on"),
-        ("", "no-cache", "", "Store blobs in the backing store, past the broker's cache"),
-        ("", "size-limit", "SIZE", "Leave out values that are larger"),
-        ("", "maxreqs", "N", "Store at most N blobs at a time (1)"),
-        ("", "sd-notify", "", "Accepted for scripts of Flux; systemd is told nothing"),
+        ("", "checkpoint", "", "Make its keys, except those of jobs, the checkpoint with which the KVS starts"),
+        ("", "key", "KEY", "Store its keys in the directory KEY of the KVS"),
+        ("", "instance", "", "Add its keys and jobs to this instance; pending jobs wait here again"),
+        ("", "no-cache", "", "Store blobs in the backing store, bypassing the broker's cache"),
+        ("", "size-limit", "SIZE", "Skip values larger than SIZE"),
+        ("", "maxreqs", "N", "Maximum number of concurrent requests (default: 1)"),
+        ("", "sd-notify", "", "No effect: systemd is not notified"),
     ),
 )
 
@@ -68,12 +68,12 @@ def _kvs_is_loaded(handle: Handle) -> bool:
 
 
 def put_checkpoint(handle: Handle, ref: str) -> None:
-    """Have the KVS begin with the directory `ref`. Raises OSError."""
+    """Write a checkpoint, so that the KVS starts with the directory `ref`. Raises OSError."""
     value = {"version": 1, "rootref": ref, "sequence": 0, "timestamp": time.time(), "restored": True}
     handle.rpc("content-backing.checkpoint-put", {"key": "kvs-primary", "value": value}, nodeid=0).get()
 
 
 def put_key(handle: Handle, key: str, ref: str) -> None:
-    """Make the directory `ref` the key `key`. Raises OSError."""
+    """Commit the directory `ref` under `key`. Raises OSError."""
     op = {"key": key, "flags": 0, "dirent": treeobj.dirref(ref)}
     handle.rpc("kvs.commit", {"namespace": "primary", "flags": 0, "ops": [op]}).get()

@@ -1,7 +1,7 @@
-"""`flux restore --instance`: the keys and jobs of an archive become this instance's own.
+"""`flux restore --instance`: adds the keys and jobs of an archive to this instance.
 
-Jobs go to the job manager, which has them go on. Of the KVS everything is taken but what this instance has said of its
-own resources; what a client had committed over a job's data is committed there again.
+Jobs are sent to the job manager, which continues them. All KVS keys are restored except those that describe this
+instance's own resources. Keys that a client had committed in a job's directory are committed there again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from headrace.cli.store.archive_reader import Tree
     from headrace.wire.client.handle import Handle
 
-# What the job manager keeps of a job (RFC 16).
+# Keys of a job that the job manager stores (RFC 16).
 _JOB_KEYS = frozenset({"J", "jobspec", "R", "eventlog", "guest.exec.eventlog", "guest.output", "guest.input"})
-# Names on the way to a job's directory: `job`, and four of its id.
+# Number of names in the path of a job's directory: `job`, and four for its id.
 _DEPTH = 5
-# Keys that describe the nodes that this instance has.
+# Keys that describe this instance's own nodes.
 _OWN = frozenset({"resource.R", "resource.eventlog"})
-# Jobs, and bytes of them, in one request.
+# Number of jobs, and of their bytes, in one request.
 _JOBS, _BYTES = 100, 1 << 20
 
 
 def restore_instance(handle: Handle, options: Options, path: str) -> int:
-    """Restore the archive at `path`; 1 when some jobs could not be taken."""
+    """Restore the archive at `path`; returns 1 if some jobs could not be restored."""
     restore = _Instance(handle, options)
     with opened(path) as tar:
         restore.read(tar)
@@ -46,7 +46,7 @@ class _Instance:
         self._values = Restore(handle, options)
         self._limit = options.get_size("size-limit", 0)
         self._tree: Tree = {}
-        # What clients committed over data of jobs, by key.
+        # Other objects in the directories of jobs, by key.
         self._over: Dict[str, Dict[str, Any]] = {}
         self._jobs: List[Dict[str, Any]] = []
         self._size = 0
@@ -96,10 +96,10 @@ class _Instance:
                 self._known += 1
             else:
                 self._wrong += 1
-                print(f"{PREFIX}job {jobid.encode(id)} is left out: {text}", file=sys.stderr)
+                print(f"{PREFIX}job {jobid.encode(id)} is not restored: {text}", file=sys.stderr)
 
     def finish(self) -> int:
-        """Store the keys, then have the jobs go on, which may read them."""
+        """Store the keys, and then let the jobs continue, because they may read the keys."""
         ops = []
         for name, entry in self._tree.items():
             is_object = isinstance(entry.get("ver"), int)
@@ -114,7 +114,7 @@ class _Instance:
             raise CommandError(f"error writing to the KVS: {exc.strerror}") from None
         self._send(final=True)
         if not self._options.has("quiet"):
-            known = f", {self._known} were here already" if self._known else ""
+            known = f", {self._known} already existed" if self._known else ""
             print(f"{PREFIX}restored {self._count} jobs{known}", file=sys.stderr)
         return 1 if self._wrong else 0
 

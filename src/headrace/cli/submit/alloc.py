@@ -1,4 +1,4 @@
-"""`flux alloc`: start an instance on an allocation and work in it, or leave it in the background."""
+"""`flux alloc`: starts an instance on an allocation, interactively or in the background (`--bg`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _parser() -> Parser:
     )
     options.add_options(parser, "alloc")
     extra_brokers.add_option(parser)
-    parser.add_argument("--bg", action="store_true", help="Print the id once the instance is up, and return")
+    parser.add_argument("--bg", action="store_true", help="Print the job id when the instance is up, and return")
     options.add_command(parser)
     return parser
 
@@ -59,10 +59,10 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
     extra_brokers.check(args)
     parameters = submission.slot_parameters(args, options.caller())
     parameters["conf"] = extra_brokers.exclude(args, parameters["conf"])
-    # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
+    # A `--` before the command is passed to the broker, so that it does not parse the command's own options.
     command: List[str] = args.command
     if args.bg and not command:
-        # Without a command the instance waits for work until it is shut down; else its broker runs the user's shell.
+        # Without an initial program the broker would run a shell; rc2_none makes the instance run until its shutdown.
         parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
     jobspec = jobspec_build.from_nest_command(command, **parameters)
     extra_brokers.place(args, jobspec)
@@ -71,7 +71,7 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
     elif os.isatty(0):
         jobspec_build.set_shell_option(jobspec, "pty.interactive", 1)
     submission.finish(jobspec, args, options.warn)
-    # The shell's options stay in the order in which a user reads them: limits last.
+    # Keep a readable order of the shell's options, with the limits last.
     shell = jobspec["attributes"]["system"]["shell"]["options"]
     if "rlimit" in shell:
         shell["rlimit"] = shell.pop("rlimit")
@@ -79,7 +79,7 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
 
 
 def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
-    """Print the job's id once its instance is up, or has come to a good end already."""
+    """Print the job's id when its instance is up, or if it has already ended successfully."""
     name = jobid.encode(job, "f58")
 
     def say(text: str) -> None:
@@ -112,16 +112,16 @@ def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
 
 
 def _answers(uri: str, name: str) -> bool:
-    """Whether the instance at `uri` has run its startup; False when it is gone from this machine again.
+    """Wait until the instance at `uri` is up. Returns False if it was on this machine and has ended.
 
-    Raises CommandError when it is elsewhere and cannot be reached.
+    Raises CommandError if it is on another machine and cannot be reached.
     """
     from headrace.wire.client.transport import is_this_host, split_uri
     from headrace.wire.query.uri import reachable
 
     _, host, path = split_uri(uri)
     try:
-        # A socket that is not here any more is not to be had by ssh to this host either.
+        # For an instance on this host, use the socket directly: if it is gone, ssh would not find it either.
         Handle(f"local://{path}" if is_this_host(host) else reachable(uri)).rpc("state-machine.wait").get()
     except OSError as exc:
         gone = exc.errno in {errno.ENODEV, errno.ECONNRESET, errno.ECONNREFUSED} or not os.path.exists(path)
@@ -132,7 +132,7 @@ def _answers(uri: str, name: str) -> bool:
 
 
 def _show_output(handle: Handle, job: int) -> None:
-    """What the instance's brokers printed, on stderr: stdout is for the id alone."""
+    """Print the output of the instance's brokers on stderr, because stdout is only for the job id."""
     from headrace.cli.job.attach import Attach
 
     os.dup2(2, 1)

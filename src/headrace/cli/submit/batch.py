@@ -1,4 +1,4 @@
-"""`flux batch`: submit a script that runs as the initial program of an instance of its own."""
+"""`flux batch`: submits a script that runs as the initial program of its own instance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _parser() -> Parser:
     )
     options.add_options(parser, "batch")
     extra_brokers.add_option(parser)
-    parser.add_argument("--wrap", action="store_true", help="Make a script of the command line")
+    parser.add_argument("--wrap", action="store_true", help="Make a script from the command line")
     parser.add_argument("--quiet", action="store_true", help="Do not print the job id")
     options.add_command(parser)
     return parser
@@ -43,7 +43,7 @@ def main(argv: List[str]) -> int:
     name, script, words = _script(args)
     given = _directives(parser, name, script)
     if given:
-        # What stands on the command line comes later and wins over what stands in the script.
+        # Options on the command line come last, so they override the directives of the script.
         args = parser.parse_args([*given, *argv])
     options.refuse_input_by_rank(args, "batch")
     jobspec = _jobspec(args, name, script, words)
@@ -57,7 +57,7 @@ def main(argv: List[str]) -> int:
 
 
 def _directives(parser: Parser, name: str, script: str) -> List[str]:
-    """The options that stand in the script. Raises CommandError with the line of the first that is wrong."""
+    """The options in the script's directives. Raises CommandError with the line of the first wrong one."""
     try:
         given = directives.options(script)
         for directive in directives.parse(script):
@@ -70,7 +70,7 @@ def _directives(parser: Parser, name: str, script: str) -> List[str]:
 
 
 def _script(args: Namespace) -> Tuple[str, str, List[str]]:
-    """(name of the job, text, arguments) of the script: from a file, from standard input, or made by --wrap."""
+    """The job's name, the script and its arguments, from a file, standard input, or --wrap."""
     command = submission.command_of(args)
     if args.wrap:
         if command:

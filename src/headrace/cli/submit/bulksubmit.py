@@ -1,9 +1,9 @@
-"""`flux bulksubmit`: submit a job for each combination of arguments, in the manner of GNU parallel.
+"""`flux bulksubmit`: submits a job for each combination of arguments, like GNU parallel.
 
-`bulksubmit CMD {} ::: a b ::: 1 2` makes every combination of the lists, `:::+` runs a list beside the one before
-it (over again when it is the shorter one), `::::` reads a list from files. Replacement strings are `{}`, `{N}`, their
-path forms `{./}` `{.//}` `{.%}` `{./%}`, what `--define=NAME=CODE` makes of an input as `{.NAME}`, `{seq}` (from 0),
-`{seq1}` and `{cc}`, which is filled in last.
+`bulksubmit CMD {} ::: a b ::: 1 2` submits every combination of the lists. `:::+` pairs the elements of a list with
+those of the previous one; a shorter list is repeated. `::::` reads a list from files. Replacement strings are `{}`,
+`{N}`, their path forms `{./}` `{.//}` `{.%}` `{./%}`, `{.NAME}` for the result of `--define=NAME=CODE`, `{seq}` (from
+0), `{seq1}` (from 1) and `{cc}`, which is replaced last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATH_FORMS: Dict[str, Callable[[str], str]] = {
     "%": lambda path: os.path.splitext(path)[0],
     "/%": lambda path: os.path.splitext(os.path.basename(path))[0],
 }
-# How --dry-run writes the options of a job that stand in one letter; the others are written in full.
+# Options that --dry-run prints with their short name; all others have their long name.
 _SHORT = {
     "queue": "-q",
     "ntasks": "-n",
@@ -46,7 +46,7 @@ _SHORT = {
     "setopt": "-o",
 }
 _SIZES = ("ntasks", "nodes", "cores_per_task", "gpus_per_task", "time_limit")
-# What belongs to the command line as a whole, not to one of its jobs.
+# Arguments of the command line as a whole, not of a single job.
 _NOT_OF_A_JOB = (
     "command",
     "dry_run",
@@ -69,12 +69,14 @@ def _parser() -> Parser:
         error_prog="flux bulksubmit",
         description="Submit many jobs",
     )
-    # Sizes may hold replacement strings, so they are numbers only once these are filled in.
+    # Sizes may have replacement strings, so they are converted to numbers only after replacement.
     options.add_options(parser, "bulksubmit", counts_as_text=True)
     add_bulk(parser)
     parser.add_argument("--shuffle", action="store_true", help="Submit in random order")
-    parser.add_argument("--sep", metavar="S", help="Split input from files at S, not newlines (none: at white space)")
-    parser.add_argument("--define", metavar="NAME=CODE", action="append", help="Define {.NAME} as Python code of x")
+    parser.add_argument("--sep", metavar="S", help="Split input from files at S (default: newlines; none: white space)")
+    parser.add_argument(
+        "--define", metavar="NAME=CODE", action="append", help="Define {.NAME} as a Python expression of the input x"
+    )
     options.add_command(parser)
     return parser
 
@@ -100,7 +102,7 @@ def main(argv: List[str]) -> int:
 
 
 def _shown(args: Namespace) -> List[str]:
-    """A job's options as --dry-run prints them: sizes first, options that may be repeated as one list."""
+    """A job's options for --dry-run: sizes first, repeatable options as one list."""
     words = []
     for name in sorted(vars(args), key=_place):
         value = getattr(args, name)
@@ -120,7 +122,7 @@ def _option(name: str) -> str:
 
 
 def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[bool, List[str]]]]:
-    """The command, and the input lists as (linked to the one before, values)."""
+    """The command, and the input lists as (True if linked to the previous list, values)."""
     command: List[str] = []
     lists: List[Tuple[bool, List[str]]] = []
     separator = ""
@@ -154,7 +156,7 @@ def _lines(path: str, separator: Any) -> List[str]:
 
 
 def _combinations(lists: List[Tuple[bool, List[str]]]) -> List[List[str]]:
-    """Every combination of the lists, the first one varying slowest; a linked list goes along with its partner."""
+    """All combinations of the lists, the first list varying slowest; linked lists vary together."""
     columns: List[List[List[str]]] = []
     for linked, values in lists:
         if linked and columns:
@@ -178,9 +180,9 @@ def _definition(text: str) -> Tuple[str, Any]:
 
 
 def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], copies: bool, where: str) -> str:
-    """`word` with its replacement strings filled in. `{cc}` stays for the number of the copy, if there are `copies`.
+    """Replace the replacement strings in `word`. With `copies`, `{cc}` is kept for a later replacement.
 
-    Raises CommandError with `where`, the option or the command that the word belongs to.
+    Raises CommandError that names `where`, the option or "command" that the word belongs to.
     """
 
     def replace(match: Any) -> str:
@@ -212,7 +214,7 @@ def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], c
 def _filled(
     args: Namespace, command: List[str], combinations: List[Tuple[int, List[str]]], definitions: Dict[str, Any]
 ) -> Iterator[Namespace]:
-    """The arguments of each job, with its number and its inputs filled in."""
+    """The arguments of each job, with the replacement strings replaced."""
     import copy
 
     copies = bool(args.cc or args.bcc)

@@ -1,7 +1,7 @@
-"""`--add-brokers=N` of `flux batch` and `flux alloc`: N brokers beyond one a node, to try out trees of more levels.
+"""`--add-brokers=N` of `flux batch` and `alloc`: additional brokers, to test deeper trees.
 
-They have the ranks from 1 on, on the node of rank 0. What the instance schedules is the same as without them, because
-their ranks are excluded.
+They run on the node of rank 0 and have the ranks from 1. Their ranks are excluded from scheduling, so the instance
+schedules the same resources as without them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def add_option(parser: Parser) -> None:
-    """An option for those who test Flux, which help does not show."""
+    """Add the option. It is for tests of Flux, so the help does not show it."""
     parser.add_argument("--add-brokers", metavar="N", type=int, default=0, help=SUPPRESS)
 
 
 def check(args: Namespace) -> None:
-    """Raises CommandError where the number of brokers a node does not follow from the options."""
+    """Raise CommandError if the options do not determine the number of brokers per node."""
     if args.add_brokers < 0:
         raise CommandError("--add-brokers must be 0 or more")
     if args.add_brokers and (not args.nodes or args.nslots):
@@ -33,7 +33,7 @@ def check(args: Namespace) -> None:
 
 
 def exclude(args: Namespace, conf: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """`conf` with the ranks of the extra brokers left out of what the instance schedules (`resource.exclude`)."""
+    """Add the ranks of the additional brokers to `resource.exclude` of `conf`, so that they get no jobs."""
     if not args.add_brokers:
         return conf
     resource = dict((conf or {}).get("resource") or {})
@@ -43,7 +43,7 @@ def exclude(args: Namespace, conf: Optional[Dict[str, Any]]) -> Optional[Dict[st
 
 
 def place(args: Namespace, jobspec: Dict[str, Any]) -> None:
-    """Make the extra brokers tasks of the job, on its first node between rank 0 and the brokers of the others."""
+    """Add the brokers as tasks of the job on its first node, with ranks before those of other nodes."""
     if not args.add_brokers:
         return
     jobspec["tasks"][0]["count"] = {"total": args.nodes + args.add_brokers}

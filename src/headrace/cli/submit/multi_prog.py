@@ -1,4 +1,7 @@
-"""`flux multi-prog`: become the program that a file names for this task's rank, so that the tasks of a job differ."""
+"""`flux multi-prog`: runs the program that a file lists for this task's rank.
+
+With it, the tasks of a job can run different programs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _SUBSTITUTED = re.compile("%[to]")
 
 
 class Line:
-    """A line of the file: its number (from 1), its ranks (None for `*`: those that no other line has), its command."""
+    """A line of the file: number (from 1), ranks (None for `*`, all other ranks) and command."""
 
     __slots__ = ("command", "number", "ranks")
 
@@ -30,16 +33,18 @@ class Line:
         self.command = command
 
     def command_of(self, rank: int) -> List[str]:
-        """The command with `%t` as the rank and `%o` as its place among the line's ranks (0 on the line of `*`)."""
+        """The command with `%t` replaced by the rank, and `%o` by its index in the line's ranks (0 for `*`)."""
         place = 0 if self.ranks is None else sum(1 for other in self.ranks if other < rank)
         values = {"%t": str(rank), "%o": str(place)}
         return [_SUBSTITUTED.sub(lambda found: values[found.group()], word) for word in self.command]
 
 
 class Programs:
-    """What a file says: each rank has the command of the first line that names it, else that of the last `*`.
+    """The lines of a file.
 
-    `name` is what errors call the file. Raises CommandError for a line that cannot be read.
+    A rank has the command of the first line that contains it, or else of the last `*` line.
+
+    `name` is the file's name in errors. Raises CommandError for a wrong line.
     """
 
     def __init__(self, name: str, texts: Iterable[str]) -> None:
@@ -69,7 +74,7 @@ class Programs:
         return Line(number, ranks, words[1:])
 
     def line_of(self, rank: int) -> Line:
-        """The line whose command the task of `rank` runs. Raises CommandError where there is none."""
+        """The line for the task of `rank`. Raises CommandError if there is none."""
         for line in self._named:
             if line.ranks is not None and rank in line.ranks:
                 return line
@@ -79,8 +84,11 @@ class Programs:
 
 
 def _words(text: str) -> List[str]:
-    """The words of a line as Flux reads them: quotes and comments of a shell; a bare `;`, `|`, `&`, `<`, `>`, `(` or
-    `)` is a word of its own, and a backslash escapes within single quotes, too. Raises ValueError."""
+    """Split a line into words as Flux does. Raises ValueError.
+
+    Quotes and comments are those of a shell. An unquoted `;`, `|`, `&`, `<`, `>`, `(` or `)` is a separate word, and a
+    backslash escapes in single quotes, too.
+    """
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.escapedquotes = "\"'"
@@ -91,13 +99,13 @@ def _parser() -> Parser:
     parser = Parser(
         "flux-multi-prog",
         usage="flux multi-prog [OPTIONS] CONFIG",
-        description="Run the program that a file names for this task",
-        epilog="A line of CONFIG is an idset of ranks, or * for all others, and a command, in which %t is the rank "
-        "and %o its place among the ranks of the line.",
+        description="Run the program that a file lists for this task",
+        epilog="A line of CONFIG has an idset of ranks, or * for all other ranks, and a command. In the command, %t is "
+        "replaced by the rank and %o by its index in the ranks of the line.",
     )
     add = parser.add_argument
-    add("-n", "--dry-run", metavar="IDS", type=_ranks, help="Print what each of these ranks would run, and run nothing")
-    add("conf", metavar="CONFIG", help="The file that says which ranks run what")
+    add("-n", "--dry-run", metavar="IDS", type=_ranks, help="Print the commands of these ranks, and run nothing")
+    add("conf", metavar="CONFIG", help="The file with ranks and their commands")
     return parser
 
 

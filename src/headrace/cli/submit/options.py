@@ -1,5 +1,6 @@
-"""What `flux run`, `submit`, `bulksubmit`, `batch` and `alloc` have in common: the options of `wire.query.job_options`
-on their command lines, and `--dry-run`.
+"""Options that `flux run`, `submit`, `bulksubmit`, `batch` and `alloc` share.
+
+They are the options of `wire.query.job_options`, `--dry-run` and a few others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TYPES = {job_options.COUNT: int, job_options.QUEUE: queue_names}
 
 
 def add_options(parser: Union[Parser, QuickParser], command: str, counts_as_text: bool = False) -> None:
-    """Add the options of jobs that a command has, then those of every command that submits."""
+    """Add the job options of this command, then the options of all submitting commands."""
     for option in job_options.OPTIONS:
         if command in option.commands:
             settings = _settings(option)
@@ -33,13 +34,13 @@ def add_options(parser: Union[Parser, QuickParser], command: str, counts_as_text
             parser.add_argument(*option.flags, dest=option.name, help=option.help, **settings)
     add = parser.add_argument
     add("--flags", metavar="FLAGS", action="append", help="Submit flags: debug, waitable, novalidate")
-    add("--debug", action="store_true", help="As --flags=debug: more events in the job's eventlog")
+    add("--debug", action="store_true", help="Same as --flags=debug: more events in the job's eventlog")
     add("--dry-run", "--dry", action="store_true", help="Print the jobspec instead of submitting it")
-    add("-v", "--verbose", action="count", default=0, help="Say more")
+    add("-v", "--verbose", action="count", default=0, help="Print more information (repeatable)")
 
 
 def _settings(option: job_options.Option) -> Dict[str, Any]:
-    """How the parser reads an option, in the terms of argparse."""
+    """The keyword arguments of argparse's add_argument for an option."""
     if option.kind == job_options.FLAG:
         return {"action": "store_true"}
     settings: Dict[str, Any] = {"metavar": option.metavar}
@@ -60,13 +61,13 @@ def add_command(parser: Union[Parser, QuickParser]) -> None:
 
 
 def refuse_input_by_rank(args: Namespace, command: str) -> None:
-    """Raise CommandError where `--input` names task ranks and nobody stays to send them input."""
+    """Raise CommandError if `--input` names task ranks: this command does not stay to send them input."""
     if args.input is not None and submission.is_ranks(args.input):
         raise CommandError(f"per-task input not supported for {command}")
 
 
 def caller() -> submission.Caller:
-    """This process, which says on stderr what it leaves out."""
+    """The submitting process, with warnings on stderr."""
     return submission.Caller(warn)
 
 

@@ -1,4 +1,4 @@
-"""`flux run`: submit a job, follow it, and exit as it does."""
+"""`flux run`: submits a job, follows it, and exits with its status."""
 
 from __future__ import annotations
 

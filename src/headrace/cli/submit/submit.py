@@ -1,4 +1,4 @@
-"""`flux submit`: enqueue a job, or one for each id of `--cc`, and print the ids."""
+"""`flux submit`: submits a job, or one for each id of `--cc`, and prints the job ids."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PREFIX = "flux-submit: ERROR: "
 
 
 def add_bulk(parser: Union[Parser, QuickParser]) -> None:
-    """Options of the commands that may submit many jobs at once."""
+    """Add the options of commands that can submit many jobs at once."""
     add = parser.add_argument
     add("--quiet", action="store_true", help="Do not print job ids")
     add("--cc", metavar="IDSET", help="Submit once for each id, with FLUX_JOB_CC and {cc} set to it")
-    add("--bcc", metavar="IDSET", help="As --cc, without FLUX_JOB_CC")
+    add("--bcc", metavar="IDSET", help="Same as --cc, without FLUX_JOB_CC")
     add("--wait", action="store_true", help="Wait for the jobs to end; exit with the largest exit code")
     add("--wait-event", metavar="NAME", help="Wait for this event of each job")
     add("--watch", action="store_true", help="Show the jobs' output (implies --wait)")
@@ -64,7 +64,7 @@ def main(argv: List[str]) -> int:
 def copies_of(
     args: Namespace, caller: Optional[submission.Caller] = None
 ) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
-    """For each job: its arguments with `{cc}` filled in, and a function that makes its jobspec."""
+    """For each job: its arguments with `{cc}` replaced, and a function that returns its jobspec."""
     if args.cc and args.bcc:
         raise CommandError("specify only one of --cc or --bcc")
     given = args.cc or args.bcc
@@ -95,7 +95,7 @@ def _texts(value: Any) -> List[str]:
 
 
 def _fill(args: Namespace, varying: List[str], number: str) -> Namespace:
-    """A copy of the arguments with `{cc}` replaced in those that are `varying`."""
+    """A copy of the arguments with `{cc}` replaced in the arguments named `varying`."""
     import copy
 
     one = copy.copy(args)

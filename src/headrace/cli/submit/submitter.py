@@ -1,6 +1,6 @@
-"""Submitting many jobs over one connection, and following them: `--wait`, `--watch`, `--progress`, `--log`.
+"""Submits many jobs over one connection and follows them: `--wait`, `--watch`, `--progress`, `--log`.
 
-Requests are pipelined: ids are printed as they come back.
+Requests are pipelined, and ids are printed as the responses arrive.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from headrace.cli.common.follower import Follower
     from headrace.wire.client.handle import Rpc
 
-# Requests in flight before answers are read on the way.
+# Number of requests in flight from which a response is read before the next request.
 _IN_FLIGHT = 512
 
 
 class Submitter:
-    """Submits the jobs of one command line. `run` returns the exit status; `program` begins its error lines."""
+    """Submits the jobs of one command line.
+
+    `run` returns the exit status; `program` is the prefix of warnings.
+    """
 
     def __init__(self, args: Namespace, program: str) -> None:
         self.args = args
@@ -35,7 +38,7 @@ class Submitter:
         self._files: Dict[str, IO[str]] = {}
         self._pending: List[Tuple[Namespace, Rpc]] = []
         self._next = 0
-        # Made with the first job that is followed.
+        # Created with the first job that is followed.
         self._follower: Optional[Follower] = None
         self._follow = bool(args.wait or args.watch or args.wait_event)
         self._progress: Optional[Any] = None
@@ -50,7 +53,7 @@ class Submitter:
             sys.stderr.write(f"{self.program}: WARNING: stdout is not a terminal. Ignoring --progress option\n")
         try:
             for args, make in jobs:
-                # The first jobspec is made before the broker is needed, so that a wrong option is told first.
+                # The first jobspec is made before the connection, so that a wrong option is reported first.
                 request = submission.encode_request(make(), args)
                 self._pending.append((args, self.handle.rpc("job-ingest.submit", payload=request)))
                 if len(self._pending) - self._next >= _IN_FLIGHT:
@@ -75,7 +78,7 @@ class Submitter:
     # -- submitting
 
     def _collect(self) -> None:
-        """Take the answer that is due next, in the order of submission."""
+        """Handle the next response, in the order of submission."""
         args, call = self._pending[self._next]
         self._next += 1
         try:
@@ -98,7 +101,7 @@ class Submitter:
 
         if self._follower is None:
             self._follower = Follower(self.handle, self._progress)
-        # An event is only waited for where nothing asks for all.
+        # --wait and --watch follow a job to its end, so --wait-event has no effect with them.
         until = "" if self.args.wait or self.args.watch else args.wait_event or ""
         wanted = Wanted(bool(self.args.watch), self.args.verbose, until, args.label_io)
         self._follower.add(job, wanted, self._stdout(args), self._stderr(args))

@@ -1,1 +1,1 @@
-"""`flux top`: the jobs and resources of an instance on a screen that is kept up to date."""
+"""`flux top`: shows the jobs and resources of an instance on a screen that is updated continuously."""

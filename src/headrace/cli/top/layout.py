@@ -1,6 +1,8 @@
-"""The screen of `flux top` as pieces of text at places, and the file of --test-exit-dump. Pure.
+"""The screen of `flux top` as pieces of text with positions, and the file of --test-exit-dump.
 
-The layout follows the width of the terminal from 62 columns on, and is cut off in a narrower or lower one.
+No I/O here.
+
+The layout adapts to the width of the terminal from 62 columns. In a smaller terminal it is truncated.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.wire.query.job_info import JobInfo
 
     class Piece(NamedTuple):
-        """Text at a row and column, and its styles, of STYLES."""
+        """Text at a row and column, with styles from STYLES."""
 
         row: int
         column: int
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
         styles: Sequence[str] = ()
 
     class Signs(NamedTuple):
-        """What stands for an instance, a heartbeat, no end, a time limit, and text that is left out."""
+        """Symbols for an instance, a heartbeat, no expiration, the remaining time, and omitted text."""
 
         instance: str
         heart: str
@@ -46,12 +48,15 @@ UNICODE = Signs("ƒ", "♡", "∞", "⌚", "…")
 ASCII = Signs("f", "*", "inf", " left", "...")
 
 _NARROWEST = 62
-# Where the list of jobs begins.
+# The row of the header of the job list.
 LIST_ROW = 6
 
 
 def pieces(view: View, now: float, rows: int, columns: int, signs: Signs) -> Iterator[Piece]:
-    """All that is on a screen of this size at `now`, seconds since the epoch; later pieces lie over earlier ones."""
+    """All pieces of a screen of this size at `now`, in seconds since the epoch.
+
+    Later pieces cover earlier ones.
+    """
     width = max(columns, _NARROWEST)
     yield from _head(view, now, width, signs)
     for row, use in enumerate(view.uses(), 1):
@@ -75,13 +80,13 @@ def _head(view: View, now: float, width: int, signs: Signs) -> Iterator[Piece]:
 
 
 def _bar(row: int, column: int, length: int, use: Use) -> Iterator[Piece]:
-    """`name [||||||    ||3/8]`: what is used from the left, what is down from the right."""
+    """`name [||||||    ||3/8]`: used resources from the left, down resources from the right."""
     prefix, suffix = f"{use.kind:>5} [", f"{min(use.used, use.total)}/{use.total}]"
     slots = max(length - len(prefix) - len(suffix), 0)
     yield Piece(row, column, f"{prefix}{'':{slots}}{suffix}")
     start = column + len(prefix)
     for number, style in ((min(use.used, use.total), "yellow"), (use.down, "red")):
-        # One that is used or down among very many is seen all the same.
+        # Rounded up, so that a single used or down resource among very many is visible.
         length = math.ceil(number / use.total * slots) if use.total else 0
         yield Piece(row, start if style == "yellow" else start + slots - length, "|" * length, (style,))
 
@@ -110,7 +115,7 @@ def _foot(view: View, now: float, width: int) -> Iterator[Piece]:
 
 
 def heart(columns: int, signs: Signs) -> Piece:
-    """The sign of a heartbeat, at the right edge below the numbers of jobs."""
+    """The symbol of a heartbeat, at the right edge below the numbers of jobs."""
     return Piece(3, max(columns, _NARROWEST) - 3, signs.heart)
 
 
@@ -127,7 +132,7 @@ def _list(view: View, now: float, rows: int, width: int) -> Iterator[Piece]:
 
 
 def _window(view: View, jobs: List[JobInfo], room: int) -> List[JobInfo]:
-    """The part of the jobs that there is room for, with the one that the cursor is on."""
+    """The part of the jobs that fits on the screen and includes the selected job."""
     place = next((index for index, job in enumerate(jobs) if job.id == view.selected), 0)
     first = max(0, place - max(room, 1) + 1)
     return jobs[first : first + max(room, 0)]
@@ -143,7 +148,7 @@ def _row(view: View, job: JobInfo, now: float) -> str:
 
 
 def _popup(message: str, rows: int, width: int) -> Iterator[Piece]:
-    """A box with the lines of a message over the list."""
+    """A box with a message, drawn over the list."""
     inner = width - 8
     lines = [line[at : at + inner] for line in message.split("\n") for at in range(0, max(len(line), 1), inner)]
     top = max(0, min(LIST_ROW + 2, rows - len(lines) - 2))
@@ -157,7 +162,7 @@ def _short(seconds: float) -> str:
 
 
 def dump(view: View, now: float) -> str:
-    """What is on the screen as lines for scripts."""
+    """The content of the screen as lines for scripts."""
     counts = view.counts()
     lines = [f"{view.pending()} pending", f"{view.running()} running"]
     if view.ended_in_detail:

@@ -1,4 +1,4 @@
-"""`flux top`: keys and news of instances in, a curses screen out."""
+"""`flux top`: reads keys and the responses of instances, and draws a curses screen."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ PREFIX = "flux-top: "
 _COMMAND = Command(
     "flux-top",
     "[OPTIONS] [TARGET]",
-    "Show the jobs and resources of an instance as they change (q ends it)",
+    "Show the jobs and resources of an instance as they change (press q to quit)",
     (
         ("", "color", "[WHEN]", "Color the screen: always, never, or auto (default)"),
-        ("q", "queue", "NAME", "Begin with the jobs and resources of this queue"),
-        ("", "test-exit", "", "End when everything was shown once"),
-        ("", "test-exit-dump", "FILE", "With --test-exit, write what was shown to FILE"),
+        ("q", "queue", "NAME", "Start with the jobs and resources of this queue"),
+        ("", "test-exit", "", "Exit when everything was shown once"),
+        ("", "test-exit-dump", "FILE", "With --test-exit, write the content of the screen to FILE"),
     ),
 )
 
 _ATTRS = ["annotations", "userid", "state", "name", "queue", "nnodes", "ntasks", "t_run"]
-# The number of jobs that are asked for: more than any terminal has rows.
+# The number of jobs to request: more than any terminal has rows.
 _LONGEST = 1000
 # Seconds between two listings while the numbers of jobs change, and between drawings of the times.
 _LIST_PAUSE, _DRAW_PAUSE = 2.0, 1.0
 _HEART_SHOWN = 0.5
 _MESSAGE_SHOWN = 4.0
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-# What keys do. Of those with a name in curses, the name without KEY_.
+# Actions of keys. A key with a name in curses is listed by the name without KEY_.
 _ACTIONS = {
     "q": "quit",
     "j": "down",
@@ -87,8 +87,8 @@ def main(argv: List[str]) -> int:
         top.enter(_connect(operands[0] if operands else ""), "", options.get("queue"))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
-    # From here on the terminal has to be put back, whatever happens: a signal ends the loop, and those that come after
-    # the loop are ignored. Interrupts come in pairs: a broker sends its young program that of the terminal, too.
+    # From here on the terminal must be restored in any case. A signal ends the loop; signals after the loop are
+    # ignored. Interrupts may come twice: a broker also forwards the terminal's interrupt to its initial program.
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
     top.end_by_signals()
@@ -104,11 +104,11 @@ def main(argv: List[str]) -> int:
 
 
 def _curses() -> Any:
-    """The module, once this terminal was found to be fit for it. Raises CommandError."""
+    """Import curses and check that the terminal supports it. Raises CommandError."""
     try:
         import curses
     except ImportError:
-        raise CommandError("this Python has no module curses, which draws the screen") from None
+        raise CommandError("this Python has no module curses, which is needed to draw the screen") from None
     import locale
 
     # curses writes characters in the encoding of the locale.
@@ -128,7 +128,7 @@ def _curses() -> Any:
 
 
 def _connect(target: str) -> Handle:
-    """Connect to the instance that is meant. Raises CommandError."""
+    """Connect to the instance of `target`, or to the enclosing one for "". Raises CommandError."""
     uri: Optional[str] = None
     if target:
         try:
@@ -143,7 +143,7 @@ def _connect(target: str) -> Handle:
 
 
 class _Screen:
-    """The terminal while curses has it."""
+    """The terminal under the control of curses."""
 
     def __init__(self, curses: Any, colored: bool) -> None:
         self._curses = curses
@@ -178,7 +178,7 @@ class _Screen:
                 self._styles[name] = curses.color_pair(number)
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         if self._window is None:
             return
         try:
@@ -189,7 +189,7 @@ class _Screen:
         self._window = None
 
     def resize(self) -> None:
-        """Take the size that the terminal has now."""
+        """Adapt to the current size of the terminal."""
         try:
             size = os.get_terminal_size(1)
         except OSError:
@@ -198,12 +198,12 @@ class _Screen:
             self._curses.resizeterm(size.lines, size.columns)
 
     def action(self) -> Optional[str]:
-        """What the next key that was pressed does, "" for one that does nothing, None if none was pressed."""
+        """The action of the next key, "" for a key without one, None if no key was pressed."""
         key = self._window.getch()
         return None if key == -1 else self._actions.get(key, "")
 
     def draw(self, view: View, redraw_all: bool = False) -> None:
-        """Show a view; `redraw_all` also writes what the terminal should have already."""
+        """Draw a view; with `redraw_all`, also the parts that have not changed."""
         window = self._window
         rows, columns = window.getmaxyx()
         window.erase()
@@ -225,12 +225,12 @@ class _Screen:
         try:
             self._window.addnstr(piece.row, piece.column, piece.text, room, style)
         except self._curses.error:
-            # The cursor cannot go on past the last place of the screen, on which the text has been written.
+            # The text is written, but the cursor cannot advance past the last position of the screen.
             pass
 
 
 class _Watched:
-    """An instance that is watched: its answers go into its view."""
+    """An instance that is being watched; its responses update its view."""
 
     def __init__(self, top: _Top, handle: Handle, title: str, queue: str) -> None:
         self.handle = handle
@@ -238,7 +238,7 @@ class _Watched:
         self._list_timer: Optional[Timer] = None
         self._heart_timer: Optional[Timer] = None
         self._asks_resources = False
-        # What has been shown for the first time.
+        # Kinds of data that were received at least once: "jobs", "list", "resources".
         self.known: Set[str] = set()
         self.view = View(_instance(handle, title), handle.rpc("config.get").get(), _is_owner(handle))
         if queue:
@@ -272,7 +272,7 @@ class _Watched:
         try:
             self.view.stats = call.get()
         except OSError as exc:
-            # The instance is not up yet, or does not tell a guest.
+            # The instance is not up yet, or does not allow guests to ask.
             if exc.errno not in (errno.ENOSYS, errno.EPERM, errno.ENODATA):
                 raise
         if self._list_timer is None or not self._list_timer.active:
@@ -287,7 +287,7 @@ class _Watched:
 
     def _ask_jobs(self) -> None:
         request = {"max_entries": _LONGEST, "attrs": _ATTRS, "constraint": {"states": [RUN | CLEANUP]}}
-        # Another listing may begin before this one has ended.
+        # A local list, because another listing may begin before this one has ended.
         listed: List[Dict[str, Any]] = []
         self.handle.stream("job-list.list", request).then(lambda call: self._list(call, listed))
 
@@ -303,7 +303,7 @@ class _Watched:
         self._learned("list")
 
     def ask_resources(self) -> None:
-        """Ask what is allocated and down, unless the last question is unanswered."""
+        """Ask for allocated and down resources, unless the previous request is still pending."""
         if not self._asks_resources:
             self._asks_resources = True
             topic = os.environ.get("FLUX_RESOURCE_LIST_RPC", "resource.sched-status")
@@ -327,7 +327,10 @@ class _Watched:
 
 
 class _Top:
-    """The instances that were entered, the last one on the screen. All are followed, so that none falls behind."""
+    """The stack of instances that the user entered.
+
+    The last one is on the screen; all of them are updated.
+    """
 
     def __init__(self, reactor: Reactor, screen: _Screen) -> None:
         self.reactor = reactor
@@ -355,7 +358,10 @@ class _Top:
             self.reactor.add_signal(number, self._ending(number))
 
     def run(self, until_known: bool) -> int:
-        """Follow the instances until the first one is left, or everything is known; the exit status."""
+        """Run until the user leaves the first instance, or with `until_known` until all data was received.
+
+        Returns the exit status.
+        """
         reactor = self.reactor
         self._until_known = until_known
         reactor.add_fd(0, self._keys)
@@ -382,7 +388,7 @@ class _Top:
         self._stale = True
 
     def _turn(self) -> None:
-        """Before the loop waits: end it after a signal; take what has been read, and show what has changed."""
+        """Before the loop waits: stop it after a signal, dispatch received messages, and draw changes."""
         if self._status:
             self.reactor.stop()
             return
@@ -404,7 +410,10 @@ class _Top:
             self.lost(one, exc)
 
     def lost(self, one: _Watched, exc: OSError) -> None:
-        """An instance has ended or fails: those within it are left. Raises CommandError where it was the first."""
+        """Leave an instance that has ended or failed, and those inside it.
+
+        Raises CommandError if it was the first.
+        """
         text = f"lost connection to Flux: {exc.strerror}"
         while one in self.watched:
             self._leave()
@@ -461,7 +470,7 @@ class _Top:
             self._redraw_all = True
 
     def _open(self, one: _Watched) -> None:
-        """Enter the instance that the job under the cursor is, if it is one."""
+        """Enter the instance of the selected job, if that is an instance."""
         job = one.view.selected_job()
         if job is None or not job.get("uri"):
             return
@@ -477,12 +486,12 @@ class _Top:
 
 
 def _instance(handle: Handle, title: str) -> Instance:
-    """What an instance says of itself once; without `title` it is named by its job id in the instance around it."""
+    """The constant values of an instance. The default title is its job id in the parent instance."""
     if not title:
         try:
             title = jobid.encode(jobid.parse(handle.attr_get("jobid")), "f58")
         except OSError:
-            # It is no job.
+            # The instance is not a job.
             title = ""
     try:
         started = float(handle.attr_get("broker.starttime"))
@@ -499,7 +508,7 @@ def _instance(handle: Handle, title: str) -> Instance:
 
 
 def _expiration(handle: Handle) -> float:
-    """When the instance's resources expire, in seconds since the epoch; 0 where they do not or a guest asks."""
+    """When the instance's resources expire, in seconds since the epoch; 0 if they do not, or for a guest."""
     import json
     from binascii import a2b_base64
 

@@ -1,4 +1,7 @@
-"""What `flux top` knows of one instance, which queue and job are chosen, and what keys change of that. Pure."""
+"""The data of one instance in `flux top`, the selected queue and job, and their changes by keys.
+
+No I/O here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
     class Instance(NamedTuple):
-        """What does not change: `expiration` and `started` are seconds since the epoch, 0 for no end."""
+        """Values that do not change; `expiration` (0 for none) and `started` are seconds since the epoch."""
 
         title: str
         size: int
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
         expiration: float
 
     class Use(NamedTuple):
-        """How many there are of a kind of resource, are used, and are down."""
+        """The numbers of all, used and down resources of a kind."""
 
         kind: str
         total: int
@@ -38,16 +41,17 @@ _RESULTS = ("successful", "failed", "canceled", "timeout")
 
 
 class View:
-    """One instance on the screen. `ended_in_detail` tells the ended jobs by whether they succeeded.
+    """One instance on the screen. With `ended_in_detail`, inactive jobs are counted as complete or failed.
 
-    `stats`, `resources` and `jobs` are what job-list.job-stats, resource.sched-status and job-list.list answered last.
+    `stats`, `resources` and `jobs` are the last responses of job-list.job-stats, resource.sched-status and
+    job-list.list.
     """
 
     def __init__(self, instance: Instance, config: Dict[str, Any], ended_in_detail: bool) -> None:
         self.instance = instance
         self._config = config
         queues: Sequence[str] = list(config.get("queues") or ())
-        # The first stands for all queues.
+        # The first element, "", stands for all queues.
         self._queues: List[str] = ["", *queues]
         self.queue = ""
         self.ended_in_detail = ended_in_detail
@@ -56,7 +60,7 @@ class View:
         self.stats: Dict[str, Any] = {}
         self.jobs: List[JobInfo] = []
         self._resources: Optional[SchedulerResources] = None
-        # The id of the job that the cursor is on, None before it is moved.
+        # The id of the selected job, None before a selection.
         self.selected: Optional[int] = None
 
     @property
@@ -64,7 +68,7 @@ class View:
         return len(self._queues) > 1
 
     def choose_queue(self, name: str) -> None:
-        """Raises ValueError for a queue that is not configured."""
+        """Choose a queue. Raises ValueError if it is not configured."""
         if name not in self._queues[1:]:
             raise ValueError(f"queue {name} not configured")
         self.queue = name
@@ -73,14 +77,14 @@ class View:
         self._resources = SchedulerResources(Given(answer))
         self._resources.configure(self._config)
 
-    # -- what is shown
+    # -- values on the screen
 
     def counts(self) -> Dict[str, int]:
-        """The numbers of jobs by state and result, of the chosen queue or of all."""
+        """The numbers of jobs by state and result, in the chosen queue or in all."""
         found = self.stats
         if self.queue:
             named = [queue for queue in self.stats.get("queues", ()) if queue["name"] == self.queue]
-            # A queue that has had no job has no statistics.
+            # A queue without any job so far has no statistics.
             found = named[0] if named else {}
         states = found.get("job_states", {})
         return {**{name: states.get(name, 0) for name in _STATES}, **{name: found.get(name, 0) for name in _RESULTS}}
@@ -98,7 +102,7 @@ class View:
         return counts["failed"] + counts["canceled"] + counts["timeout"]
 
     def uses(self) -> List[Use]:
-        """Nodes, cores and gpus of the chosen queue or of all."""
+        """The use of nodes, cores and GPUs in the chosen queue or in all."""
         found = []
         for kind in ("nodes", "cores", "gpus"):
             numbers = [
@@ -117,7 +121,7 @@ class View:
     # -- keys
 
     def move(self, step: int) -> None:
-        """Put the cursor `step` jobs further down; past the last comes the first, and before the first the last."""
+        """Select the job `step` rows further down, wrapping around at both ends of the list."""
         jobs = self.shown_jobs()
         ids = [job.id for job in jobs]
         if not ids:
@@ -128,5 +132,5 @@ class View:
             self.selected = ids[0] if step > 0 else ids[-1]
 
     def rotate(self, step: int) -> None:
-        """Choose the next queue or the one before; "all" is between the last and the first."""
+        """Choose the queue `step` further, wrapping around; "all queues" is between the last and the first."""
         self.queue = self._queues[(self._queues.index(self.queue) + step) % len(self._queues)]
