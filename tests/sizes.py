@@ -46,6 +46,10 @@ SIZES = {
     "replicas": Size(200, 5_000),
     # sides of each write at which the cluster queue is killed: before it or after it, by turns, or both
     "sides": Size(1, 2),
+    # of how many such writes one is a place to kill it
+    "writes_between": Size(2, 1),
+    # random histories of jobs amid which the cluster queue is killed, a seed each
+    "histories": Size(12, 40),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # kill -9 of the leading cluster queue, and the jobs amid which that happens

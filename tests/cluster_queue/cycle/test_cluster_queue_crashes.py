@@ -24,9 +24,10 @@ from sizes import size
 
 
 def crashes(plain: Cluster) -> Iterator[tuple[int, bool]]:
-    """When to kill the core, as `crash_at` and `crash_after`: at each write of a life without crashes."""
-    for at in range(len(plain.writes)):
-        yield from ((at, after) for after in ((False, True) if size("sides") > 1 else (bool(at % 2),)))
+    """When to kill the core, as `crash_at` and `crash_after`: at writes of a life without crashes, at each in a soak."""
+    step = size("writes_between")
+    for at in range(0, len(plain.writes), step):
+        yield from ((at, after) for after in ((False, True) if size("sides") > 1 else (bool(at // step % 2),)))
 
 
 def a_life(cluster: Cluster) -> None:
@@ -247,7 +248,8 @@ def test_a_crash_at_any_write_leaves_each_reservation_its_time() -> None:
         assert outcome(cluster) == expected, (crash_at, after)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(size("histories") // 3))
 def test_reservations_have_their_nodes_at_their_time_in_random_histories_with_crashes(seed: int) -> None:
     """What has a duration ends with it, as do matches."""
     rng = random.Random(seed)
@@ -375,12 +377,14 @@ SETS = [
 
 # In the last ones a pod larger than its template was bound where its node had no room for it, and the nodes of a job of
 # several sets that wants pods of the second alone were taken for those of the first.
-@pytest.mark.parametrize("seed", [*range(40), 1045, 1149, 2053])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [*range(size("histories")), 1045, 1149, 2053])
 def test_random_histories_with_crashes_promise_no_node_twice(seed):
     a_random_history(random.Random(seed))
 
 
-@pytest.mark.parametrize("seed", range(3003, 3011))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3003, 3003 + size("histories") // 4))
 def test_random_histories_with_crashes_and_nodes_that_die_promise_no_node_twice(seed: int):
     a_random_history(random.Random(seed), deaths=random.Random(-seed))
 
