@@ -24,7 +24,7 @@ from sizes import size
 
 
 def crashes(plain: Cluster) -> Iterator[tuple[int, bool]]:
-    """When to kill the core, as `crash_at` and `crash_after`: at writes of a life without crashes, at each in a soak."""
+    """When to kill the core, as `crash_at` and `crash_after`: at writes of a life without crashes, in a soak at all."""
     step = size("writes_between")
     for at in range(0, len(plain.writes), step):
         yield from ((at, after) for after in ((False, True) if size("sides") > 1 else (bool(at // step % 2),)))
