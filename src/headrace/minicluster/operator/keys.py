@@ -1,8 +1,8 @@
 """The keys of a cluster, and the Secret that stores them.
 
-A cluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: one that all its brokers share, one of
-the lead's channel, and the operator's for that channel. The operator's pair is in the Secret but not mounted in any
-pod; pods get only its public key.
+A cluster has three CURVE key pairs (ZeroMQ RFC 26), generated at random once: one shared by all brokers, one for the
+lead's end of the channel, and one for the operator's end. The Secret has the operator's pair, too, but pods mount only
+its public key.
 """
 
 from __future__ import annotations
