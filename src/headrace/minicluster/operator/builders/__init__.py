@@ -36,9 +36,9 @@ def desired(
     """All objects of a valid MiniCluster, in the order of creation: pods after the objects that they need.
 
     `uid` is the MiniCluster's; with "" there are no owner references. If `keys` is None there is no Secret, because the
-    operator makes it only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of
-    the MiniCluster's own Job, if it differs from `spec.size`. `known_hosts` is the hostlist of the running instance,
-    whose hosts keep their ranks.
+    operator makes it only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of
+    pods of the MiniCluster's own Job, if it differs from `spec.size`. `known_hosts` is the hostlist of the running
+    instance, whose hosts keep their ranks.
     """
     if has_own_flux(cluster):
         data = scripts(cluster, cluster_domain)
