@@ -1,4 +1,4 @@
-"""Rules of the fields that v1alpha2 of the Flux Operator does not have: groups, managedBy and podFailurePolicy. Pure.
+"""Rules of the fields that the Flux Operator lacks: groups, managedBy and podFailurePolicy. Pure.
 
 Each group has a Job of its own. The other fields are copied to a Job, so their rules are those of batch/v1 JobSpec
 (Kubernetes 1.34).

@@ -1,4 +1,4 @@
-"""The declaration of a MiniCluster's fields: an annotation has the type, and marks for everything else.
+"""The declaration of fields: an annotation has the type, and marks for everything else.
 
     size: Annotated[Size, "How many pods the cluster has.", Effect.RESIZES, Support.LOCAL] = 1
 
@@ -24,7 +24,10 @@ INT64 = 2**63
 
 
 class Effect(enum.Enum):
-    """The effect of a changed field on the pods of a live MiniCluster. A field without this mark recreates them."""
+    """The effect of a changed field on the pods of a live MiniCluster.
+
+    A field without this mark recreates them.
+    """
 
     AT_ONCE = "at once"  # the operator applies it at once; pods are not affected
     RESIZES = "resizes"  # pods are created, or drained and deleted; brokers join and leave
@@ -85,9 +88,9 @@ class Length(Struct, frozen=True):
 
 
 class Items(Struct, frozen=True):
-    """The number of items of a list, and the field that identifies an item ("": the list is replaced as a whole).
+    """The number of items of a list, and the field that identifies an item ("": none).
 
-    `noun` names the items in messages.
+    A list without such a field is replaced as a whole. `noun` names the items in messages.
     """
 
     most: int
@@ -202,7 +205,10 @@ def check_marks(value: Any, kind: FieldType, path: str) -> Iterator[Problem]:
 
 @functools.cache
 def _checked_fields(record: type[Struct]) -> tuple[Field, ...]:
-    """The fields of a class of records whose values, or nested values, may break a mark. Defaults break none."""
+    """The fields of a class of records whose values, or nested values, may break a mark.
+
+    Defaults break none.
+    """
     return tuple(one for one in fields_of(record).values() if _is_checked(one.type))
 
 

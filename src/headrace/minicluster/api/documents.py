@@ -1,4 +1,4 @@
-"""The YAML documents of a MiniCluster file, read as kubectl reads them: dates are text, and keys must be text."""
+"""Reads the YAML documents of a file as kubectl does: dates are text, and keys must be text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> int:
-    """A whole number. A number too large for any field of Kubernetes is refused, because Python may not print it."""
+    """A whole number.
+
+    A number too large for any field of Kubernetes is refused, because Python may not print it.
+    """
     number: int = loader.construct_yaml_int(node)
     if number.bit_length() > _LARGEST_NUMBER:
         raise yaml.constructor.ConstructorError(None, None, "a number of more than 64 bits", node.start_mark)
@@ -67,7 +70,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 
 
 def documents(text: str) -> tuple[list[Any], list[str]]:
-    """The documents of a text, and warnings. Raises InvalidMiniCluster if it is not YAML, empty or too large."""
+    """The documents of a text, and warnings.
+
+    Raises InvalidMiniCluster if it is not YAML, empty or too large.
+    """
     if len(text) > LARGEST:
         why = f"larger than {LARGEST // 1_000_000} MB: Kubernetes takes objects of 1.5 MiB at most (a request to etcd)"
         raise InvalidMiniCluster([Problem("", why)])

@@ -155,7 +155,10 @@ class SecretKey(Record, frozen=True):
 
 
 class Volume(Record, frozen=True):
-    """A volume of a container. Its source is the first given field of csiDriver, secretName, emptyDir, hostPath, ..."""
+    """A volume of a container.
+
+    Its source is the first given field of csiDriver, secretName, emptyDir, hostPath, ...
+    """
 
     path: Annotated[str, "Where the volume appears in the container."] = ""
     read_only: Annotated[Switch, "Mount it read-only."] = False
@@ -215,7 +218,10 @@ class Container(Record, frozen=True):
 
 
 class LeadBroker(Record, frozen=True):
-    """The lead broker in another MiniCluster, for bursting. As in the Flux Operator, port 0 means the default port."""
+    """The lead broker in another MiniCluster, for bursting.
+
+    As in the Flux Operator, port 0 means the default port.
+    """
 
     address: Annotated[str, "Host name of the broker that leads, in another cluster."]
     name: Annotated[str, "Name of the MiniCluster that leads."]
@@ -375,7 +381,7 @@ class ExitCodes(Record, frozen=True):
 
 
 class PodCondition(Record, frozen=True):
-    """An item of `onPodConditions` of a pod failure rule (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
+    """An item of a rule's `onPodConditions` (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
 
     type: Annotated[str, "Type of the pod condition."]
     status: Annotated[str, "Its status.", OneOf(("True", "False", "Unknown"), optional=False)] = "True"
@@ -399,7 +405,10 @@ class PodFailureRule(Record, frozen=True):
 
 
 class PodFailurePolicy(Record, frozen=True):
-    """The effect of a failed pod on the MiniCluster (batch/v1 PodFailurePolicy). Replaces the default rules."""
+    """The effect of a failed pod on the MiniCluster (batch/v1 PodFailurePolicy).
+
+    Replaces the default rules.
+    """
 
     rules: Annotated[list[PodFailureRule], "Rules in order; the first that a failed pod meets counts."] = []
 

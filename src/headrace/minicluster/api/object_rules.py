@@ -62,7 +62,10 @@ _VIEW_MOUNTS = ("/mnt/flux", _VIEW)
 
 
 def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
-    """The problems that the API server would report for a cluster's objects. The spec must have the right shape."""
+    """The problems that the API server would report for a cluster's objects.
+
+    The spec must have the right shape.
+    """
     spec = cluster.spec
     if spec.network:
         yield from check_service_name(spec.network.headless_name, "spec.network.headlessName")
@@ -173,7 +176,10 @@ def _check_windows(options: WindowsOptions | None, path: str) -> Iterator[Proble
 
 
 def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
-    """Check the resources of a whole pod. They are its limits and its requests, so no container may have more."""
+    """Check the resources of a whole pod.
+
+    They are its limits and its requests, so no container may have more.
+    """
     huge = sorted(name for name in given if name.startswith("hugepages-"))
     if huge and not given.keys() & {"cpu", "memory"}:
         yield Problem(path, f"{huge[0]} needs cpu or memory beside it")
@@ -274,9 +280,10 @@ def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]
 
 
 def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str) -> Iterator[Problem]:
-    """Check a container's volumes; `taken` are the names of the operator's own volumes, and `mounts` their paths.
+    """Check a container's volumes.
 
-    The paths of `volumes` are added to `mounts`.
+    `taken` are the names of the operator's own volumes in the container, and `mounts` their mount paths. The paths of
+    `volumes` are added to `mounts`.
     """
     for key, volume in volumes.items():
         where = f"{path}.{key}"

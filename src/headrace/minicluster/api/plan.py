@@ -1,4 +1,4 @@
-"""The plan of a MiniCluster: its hosts, the brokers' options, and the shell text that runs around the brokers.
+"""The plan of a MiniCluster: hosts, the brokers' options, and the shell text around the brokers.
 
 Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. Commands
 in a user's file are shell text. `command`, `prefix` and `commands` are placed where the Flux Operator places them.
@@ -80,7 +80,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
-    """The plan of a valid MiniCluster; with `with_groups`, the pods of its groups are hosts and run the job, too."""
+    """The plan of a valid MiniCluster; `with_groups` includes the pods of its groups as hosts."""
     runner = cluster.runner
     commands = runner.commands or Commands()
     mode = mode_of(cluster)
@@ -144,7 +144,7 @@ def hostlist(cluster: MiniCluster) -> str:
 
 
 def outside_lead(cluster: MiniCluster) -> LeadBroker | None:
-    """The lead of another MiniCluster that this one joins (`spec.flux.bursting.leadBroker`); None without one."""
+    """The lead of another MiniCluster that this one joins (`bursting.leadBroker`); None without."""
     lead = cluster.flux.bursting.lead_broker if cluster.flux.bursting else None
     return lead if lead and lead.address else None
 
@@ -165,7 +165,10 @@ def hosts_outside(cluster: MiniCluster) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _count_others(hosts: str, name: str, own: int) -> int:
-    """The number of hosts in a hostlist except NAME-0 to NAME-(own - 1). Cached, because each reconcile needs it."""
+    """The number of hosts in a hostlist except NAME-0 to NAME-(own - 1).
+
+    Cached, because each reconcile needs it.
+    """
     return sum(not _is_own(host, name, own) for host in set(Hostlist.parse(hosts)))
 
 
@@ -318,9 +321,10 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def given_config(text: str) -> dict[str, Any]:
-    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML).
+    """The tables of a `brokerConfig`.
 
-    Cached, because each reconcile needs them. Callers must not change the result.
+    Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML). Cached, because each reconcile needs them.
+    Callers must not change the result.
     """
     if len(text) > _LARGEST_CONFIG:
         raise ValueError(f"has {len(text)} characters, at most {_LARGEST_CONFIG} are read")
@@ -335,7 +339,7 @@ def given_config(text: str) -> dict[str, Any]:
 
 
 def _longest_key(text: str) -> int:
-    """An upper bound for the number of parts of a key in TOML text: the longest run of words joined by dots."""
+    """An upper bound for the parts of a key in TOML text: the longest run of words joined by dots."""
     longest = run = 0
     for part in text.split("."):
         run = run + 1 if part and not part.strip(" \t").strip(_KEY_CHARACTERS) else 1

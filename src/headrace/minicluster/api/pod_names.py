@@ -105,7 +105,7 @@ def of_minicluster(cluster: MiniCluster) -> PodNames:
 
 
 def on_one_machine(plan: Plan, names: PodNames) -> tuple[Plan, list[str]]:
-    """The plan with names replaced, for brokers on one machine, and the variables and texts that still name pods."""
+    """The plan for one machine, with names replaced, and the variables and texts that still name pods."""
     environment = {name: names.replaced(value) for name, value in plan.environment.items()}
     texts = {name: names.replaced(getattr(plan, name)) for name in _TEXTS}
     still_named = {

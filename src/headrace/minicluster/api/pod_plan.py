@@ -1,4 +1,4 @@
-"""The plan of a MiniCluster's pods: a JSON document that the operator puts into a ConfigMap and every pod reads.
+"""The plan of pods: a JSON document that the operator puts into a ConfigMap and every pod reads.
 
 It has no secrets (keys are in a Secret), and nothing in it depends on the namespace or on one pod: a pod determines its
 own name and namespace. Every pod imports this file when it starts. To keep that fast, the imports of `make_pod_plan`

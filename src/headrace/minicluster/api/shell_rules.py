@@ -1,4 +1,4 @@
-"""Rules for the shell text of a MiniCluster: text that no shell can parse is refused before pods start. Pure.
+"""Rules for shell text: text that no shell can parse is refused before pods start. Pure.
 
 The parts are checked as they are joined in `plan`, because a quote may begin in one part and end in the next.
 """
@@ -97,7 +97,10 @@ def _check_lines(*parts: _Part) -> Iterator[Problem]:
 
 
 def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
-    """A problem if `joined` leaves a quote open. It names the first part that also leaves a quote open by itself."""
+    """A problem if `joined` leaves a quote open.
+
+    It names the first part that also leaves a quote open by itself.
+    """
     if not open_quote(joined):
         return
     for path, text in parts:
@@ -108,7 +111,7 @@ def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
 
 
 class OpenQuote(NamedTuple):
-    """A quote that is never closed: its line (from 1), and the text that begins there, truncated if it is long."""
+    """A quote that is never closed: its line (from 1), and the beginning of its text."""
 
     line: int
     excerpt: str
@@ -136,7 +139,7 @@ def open_quote(text: str) -> OpenQuote | None:
 
 
 def _open_constructs(text: str) -> list[tuple[str, int]]:
-    """The open constructs at the end of `text`, outermost first: the closing character and the position of each.
+    """The open constructs at the end of `text`, outermost first, as closing character and position.
 
     Empty if they cannot be determined.
     """

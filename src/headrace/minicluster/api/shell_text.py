@@ -1,4 +1,4 @@
-"""Shell text around an instance, for the local runner and for pods, and commands that need no shell. Pure."""
+"""Shell text around an instance, for the local runner and pods, and commands without a shell. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Mode(enum.Enum):
 
 
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:
-    """Shell text of the whole run: text before the brokers, the command `start` that runs them, and text after them.
+    """Shell text of the whole run: `before`, the command `start` that runs the brokers, and `after`.
 
     Before and after the brokers, SIGTERM ends the text at once. While the brokers run, they end first. The exit status
     is that of `start`.
@@ -51,7 +51,7 @@ def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: 
 
 
 def inner_text(mode: Mode, program: str, *, ready: str = "", done: str = "") -> str:
-    """Shell text inside the instance, on the lead; `ready` and `done` are commands before and after the program."""
+    """Shell text inside the instance; `ready` and `done` are commands before and after the program."""
     if mode is Mode.INTERACTIVE:
         program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
     return f"export fluxsocket=$FLUX_URI\n{ready}{program}headrace_status=$?\n{done}exit $headrace_status\n"

@@ -1,8 +1,8 @@
-"""Limits on the size of a MiniCluster, so that Linux, the API server and a reconcile can handle it. Pure.
+"""Limits on the size of a MiniCluster, so that Linux, the API server and a reconcile can handle it.
 
-A shell gets its text as one argument, which Linux limits to 128 KiB (MAX_ARG_STRLEN), like an environment variable. The
-scripts are in a ConfigMap, which has at most 1 MiB. `kubectl apply` keeps a copy of the whole object in an annotation,
-which has at most 256 KiB. The operator enumerates the hosts at each reconcile.
+Pure. A shell gets its text as one argument, which Linux limits to 128 KiB (MAX_ARG_STRLEN), like an environment
+variable. The scripts are in a ConfigMap, which has at most 1 MiB. `kubectl apply` keeps a copy of the whole object in
+an annotation, which has at most 256 KiB. The operator enumerates the hosts at each reconcile.
 """
 
 from __future__ import annotations

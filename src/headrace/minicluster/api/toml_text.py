@@ -10,7 +10,10 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def toml_text(tables: dict[str, Any]) -> str:
-    """The text of tables with strings, numbers, booleans, times, arrays and tables. Raises TypeError for others."""
+    """The text of tables with strings, numbers, booleans, times, arrays and tables.
+
+    Raises TypeError for others.
+    """
     lines: list[str] = []
     _table(lines, [], tables)
     return "\n".join(lines) + "\n" if lines else ""

@@ -1,4 +1,4 @@
-"""The fields of a MiniCluster that have no effect: anywhere, or on one machine (images, volumes, pod settings).
+"""Given fields that have no effect: anywhere, or on one machine (images, volumes, pod settings).
 
 Headrace reports these fields once, so that users do not rely on a command, a limit or a mount that has no effect. Pure.
 """

@@ -259,7 +259,10 @@ def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
 
 
 def _without(value: Any, wrong: set[str], path: str) -> Any:
-    """`value`, located at `path`, without the values at the paths `wrong`. A list with a wrong item becomes empty."""
+    """`value`, located at `path`, without the values at the paths `wrong`.
+
+    A list with a wrong item becomes empty.
+    """
     if isinstance(value, dict):
         parts = {key: f"{path}.{key}" for key in value}
         return {key: _without(value[key], wrong, where) for key, where in parts.items() if where not in wrong}

@@ -1,4 +1,4 @@
-"""Server-side apply of users' documents of any kind: automatic resolution of conflicts, and stale fields.
+"""Server-side apply of documents of any kind, resolution of conflicts, and stale fields.
 
 All our commands write as one field manager. But the API server distinguishes fields set by `scale` from fields set by
 `apply` (another operation, another subresource), and treats kubectl's commands as other managers. So it reports
@@ -57,10 +57,10 @@ class Applied(NamedTuple):
 
 
 async def apply(api: Api, document: Object, namespace: str, force: bool) -> Applied:
-    """Server-side apply of one document of any kind. `namespace` is used for a document without a namespace.
+    """Server-side apply of one document of any kind.
 
-    Raises ConflictError if a manager other than kubectl has set one of its fields and `force` is false. Raises
-    ApiError.
+    `namespace` is used for a document without a namespace. Raises ConflictError if a manager other than kubectl has set
+    one of its fields and `force` is false. Raises ApiError.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
@@ -82,7 +82,7 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
 
 
 async def check(api: Api, documents: list[Object], namespace: str) -> None:
-    """Check, before the first document is sent, that all kinds exist and no MiniCluster among the documents has ended.
+    """Check, before anything is sent, that all kinds exist and none of the MiniClusters has ended.
 
     A MiniCluster that has ended would not run again. Raises ApiError, EndedError.
     """
@@ -118,7 +118,10 @@ def _refusal(what: str, foreign: list[Conflict]) -> str:
 
 
 async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
-    """The resource of a kind, and whether it is namespaced, from the API server's discovery. Raises ApiError."""
+    """The resource of a kind, and whether it is namespaced, from the API server's discovery.
+
+    Raises ApiError.
+    """
     if (api_version, kind) == (MINICLUSTERS.api_version, MINICLUSTERS.kind):
         return MINICLUSTERS, True
     group, _, version = api_version.rpartition("/")
@@ -135,7 +138,7 @@ async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
 
 
 class StaleFields(NamedTuple):
-    """Stale fields ("spec.tasks"), the managers that set them, and a merge patch (RFC 7396) that removes them."""
+    """Stale fields ("spec.tasks"), their managers, and the merge patch (RFC 7396) to remove them."""
 
     fields: tuple[str, ...]
     managers: tuple[str, ...]
@@ -177,7 +180,10 @@ def removal(stale: StaleFields, namespace: str, name: str) -> str:
 
 
 def _leaves(owned: Object, path: _Path) -> Iterator[_Path]:
-    """The paths in a FieldsV1 record. Items of lists are omitted, because a merge patch removes a list as a whole."""
+    """The paths in a FieldsV1 record.
+
+    Items of lists are omitted, because a merge patch removes a list as a whole.
+    """
     for key, inside in owned.items():
         if key.startswith("f:"):
             here = (*path, key[2:])
@@ -196,7 +202,10 @@ def _has(document: Any, path: _Path) -> bool:
 
 
 def _matters(stored: Object, path: _Path) -> bool:
-    """Whether the MiniCluster would differ without the field. The API server also stores fields at their defaults."""
+    """Whether the MiniCluster would differ without the field.
+
+    The API server also stores fields at their defaults.
+    """
     document = json.loads(json.dumps({key: stored[key] for key in ("apiVersion", "kind", "spec")}))
     document["metadata"] = {"name": stored["metadata"]["name"]}
     try:

@@ -56,7 +56,7 @@ class EndedError(Exception):
 
 
 class TooLargeError(Exception):
-    """A size above the MiniCluster's `maxSize`; the message has both numbers and says how to raise `maxSize`."""
+    """A size above the MiniCluster's `maxSize`; the message says how to raise `maxSize`."""
 
 
 async def find(api: Api, namespace: str, name: str) -> Object:
@@ -133,7 +133,7 @@ async def _watched(
 
 
 def _is_temporary(exc: ApiError) -> bool:
-    """Whether the error is temporary: the server is overloaded, or is being upgraded behind a load balancer."""
+    """Whether the error is temporary, as of an overloaded server or during an upgrade."""
     return exc.status == 429 or exc.status >= 500
 
 
@@ -164,14 +164,14 @@ async def _polled(
 
 
 def status_of(cluster: Object) -> Object:
-    """The status if it belongs to the current generation; {} until the operator has reconciled that generation."""
+    """The status if it belongs to the current generation; {} until the operator has reconciled it."""
     status = cluster.get("status") or {}
     current = status.get("observedGeneration", 0) >= cluster["metadata"].get("generation", 0)
     return status if current else {}
 
 
 def ended(cluster: Object) -> str:
-    """The message for a MiniCluster that has ended, even if its spec was changed afterwards; "" if it has not ended."""
+    """The message for a MiniCluster that has ended, even if its spec was changed since; "" if not."""
     status = cluster.get("status") or {}
     if not (status.get("times") or {}).get("finished"):
         return ""
@@ -183,7 +183,7 @@ def ended(cluster: Object) -> str:
 
 
 def other_manager(cluster: Object) -> str:
-    """The message for a MiniCluster that another controller manages (`spec.managedBy`); "" if our operator does."""
+    """The message for a MiniCluster of another controller (`spec.managedBy`); "" if it is ours."""
     manager = (cluster.get("spec") or {}).get("managedBy") or ""
     if manager in ("", MANAGED_BY_US):
         return ""
@@ -200,7 +200,7 @@ def progress(cluster: Object) -> str:
 
 
 def exit_status(cluster: Object) -> int:
-    """The exit status of a command that waited for the end: the job's, or 1 if the MiniCluster failed without one."""
+    """The exit status of a command that waited for the end: the job's; 1 if a failure has none."""
     status = status_of(cluster)
     if status.get("phase") == "Finished":
         return int(status.get("exitCode") or 0)
@@ -343,7 +343,7 @@ async def wait_until_deleted(api: Api, deleted: Deleted, tell: Callable[[str], N
 
 
 async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:
-    """The messages of Events about a queue that was lost with the deletion; [] if the user may not list Events."""
+    """The messages of Events about a lost queue; [] if the user may not list Events."""
     if not deleted.uid:
         return []
     fields = f"involvedObject.uid={deleted.uid},reason=QueueLost"

@@ -1,4 +1,4 @@
-"""The actions that `reconcile` returns for one MiniCluster, and the executor that carries out their steps in order.
+"""The actions that `reconcile` returns for one MiniCluster, and the executor of their steps.
 
 Each step is idempotent: if the operator ends between two steps, the next operator starts again from the first. Steps
 write objects (`runtime.writes`), create the Secret with fresh keys, or send a request to the lead.
@@ -81,5 +81,8 @@ class Executor:
 
 
 def _is_made_by_us(item: Object) -> bool:
-    """Whether this operator made the object. The owner does not show it: the Go operator sets the same one."""
+    """Whether this operator made the object.
+
+    The owner does not show it: the Go operator sets the same one.
+    """
     return (item["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER

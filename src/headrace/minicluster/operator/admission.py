@@ -1,4 +1,4 @@
-"""The admission webhook's responses: which creations, changes and sizes of MiniClusters are refused, and why. Pure.
+"""The admission webhook's decisions on creations, changes and sizes of MiniClusters. Pure.
 
 The rules and messages are those of `minicluster.validate`. A change is refused only for problems that it introduces, so
 that users can still change finalizers, labels and single fields of an object that was stored before a rule existed.
@@ -29,7 +29,7 @@ Lookup = Callable[[str, str], Awaitable["Object | None"]]
 
 
 def handler(lookup: Lookup) -> Handler:
-    """The handler for reviews of MiniClusters and of their Scales; `lookup` returns the MiniCluster of a Scale."""
+    """The handler for reviews of MiniClusters and Scales; `lookup` returns a Scale's MiniCluster."""
 
     async def complete(review: Review) -> Review:
         if review.resource != MINICLUSTERS.plural or review.subresource not in ("", "scale"):

@@ -1,4 +1,4 @@
-"""Sizing a MiniCluster by its queue: its metrics, a HorizontalPodAutoscaler that reads one, and `spec.autoscale`.
+"""Sizing by the queue: metrics, a HorizontalPodAutoscaler that reads one, and `spec.autoscale`.
 
 The metrics are read from the status, which has the lead's report: every replica of the operator caches all statuses,
 but only one replica is connected to the leads. The autoscaler uses an Object metric with an average value as its
@@ -36,7 +36,7 @@ def numbers(cluster: Object, now: float) -> dict[str, float]:
 
 
 def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds: int) -> Object:
-    """The autoscaler of a MiniCluster, from `smallest` to `largest` pods (None: spec.maxSize, or spec.size).
+    """The autoscaler of a MiniCluster, from `smallest` to `largest` pods (None: maxSize, or size).
 
     It scales up at once, and down when fewer pods were wanted for `idle_seconds`. Raises ValueError.
     """
@@ -74,7 +74,7 @@ def _owner(metadata: Object) -> Object:
 def wanted_size(
     size: int, smallest: int, largest: int, demand: int, idle_since: float | None, idle_seconds: float, now: float
 ) -> tuple[int, float | None]:
-    """The size that a MiniCluster of `size` pods should have, and the time at which to check again (None: not needed).
+    """The size that a MiniCluster of `size` pods should have, and when to check again (None: never).
 
     `demand` is the number of pods that the active jobs (pending and running) need. The size grows to this number at
     once. It shrinks to `smallest` when no job has been active for `idle_seconds`. It does not shrink while jobs are

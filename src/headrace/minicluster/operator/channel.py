@@ -1,4 +1,4 @@
-"""The operator's end of its connection to a MiniCluster's lead: requests and the stream of the lead's states.
+"""The operator's end of the channel to a lead: requests, and the stream of the lead's states.
 
 The transport is ZeroMQ with CURVE: the lead accepts only the operator's key, before a byte of a message is parsed, and
 the operator accepts only the lead's key. After a lost connection, the client reconnects: pending requests fail, and the

@@ -32,7 +32,10 @@ _T = TypeVar("_T")
 
 
 class Budget:
-    """A token bucket with `burst` tokens, refilled at `rate` per second. Pure: time is an argument, in seconds."""
+    """A token bucket with `burst` tokens, refilled at `rate` per second.
+
+    Pure: time is an argument, in seconds.
+    """
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
@@ -46,7 +49,7 @@ class Budget:
 
 
 class Relay:
-    """A relay to the lead at `host` and `port` for one ZeroMQ socket, which connects to `address` (ipc://@NAME)."""
+    """A relay to the lead at `host` and `port`. One ZeroMQ socket connects to `address` (ipc://@NAME)."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port

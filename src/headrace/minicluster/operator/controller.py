@@ -184,7 +184,10 @@ class Operator:
         return self.observe(cluster, now)
 
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
-        """Write what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
+        """Write what `reconcile` decided; returns the time of the next reconcile.
+
+        Raises ApiError, Unreachable.
+        """
         cluster, memory = observed.cluster, self._memory_of(observed.uid)
         key = key_of(cluster)
         refused, memory.refused = memory.refused, ""
@@ -308,7 +311,7 @@ class Operator:
             self.controller.queue.add(memory.key)
 
     async def _read_events(self, observed: Observed, memory: _Memory, key: Key) -> None:
-        """Read the Events of the Jobs and pods: problems with quotas, mounts and pulls are reported nowhere else."""
+        """Read the Events of Jobs and pods: only they report problems with quotas, mounts and pulls."""
         uids = {job["metadata"]["uid"] for job in observed.jobs.values()}
         uids |= {pod["metadata"]["uid"] for group in observed.pods.values() for pod in group}
         found: dict[str, str] = {}
@@ -358,7 +361,10 @@ class Operator:
 
 
 class _Memory(Struct):
-    """What the operator remembers of a MiniCluster in addition to its caches. All of it can be determined again."""
+    """What the operator remembers of a MiniCluster in addition to its caches.
+
+    All of it can be determined again.
+    """
 
     key: Key = ("", "")
     keys: Keys | None = None

@@ -76,7 +76,7 @@ def address_of(lead: Object) -> str:
 
 
 class _Breach(Struct):
-    """A closed channel: until when (`time.monotonic`), the number of breaches in a row, and the reason for users."""
+    """A closed channel: until when (`time.monotonic`), the breaches in a row, and the reason for users."""
 
     until: float
     times: int
@@ -84,7 +84,10 @@ class _Breach(Struct):
 
 
 class Links:
-    """The connections by uid of the cluster. `changed` is called with the uid when its `Lead` record has changed."""
+    """The connections by uid of the cluster.
+
+    `changed` is called with the uid when its `Lead` record has changed.
+    """
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed

@@ -1,8 +1,8 @@
-"""`custom.metrics.k8s.io` and `external.metrics.k8s.io` for all MiniClusters, as pages of the operator's web server.
+"""The APIs `custom.metrics.k8s.io` and `external.metrics.k8s.io` for all MiniClusters.
 
-A custom metric describes a MiniCluster object; an external metric has the MiniCluster's name in the label
-`minicluster`. The API server authorizes the user and forwards the request (aggregation layer). Requests from any other
-client are refused.
+The operator's web server serves both. A custom metric describes a MiniCluster object; an external metric has the
+MiniCluster's name in the label `minicluster`. The API server authorizes the user and forwards the request (aggregation
+layer). Requests from any other client are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LABEL = "minicluster"
 
 
 def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[web.RouteDef]:
-    """The routes of the metrics APIs, for requests that `refusal` accepts; `clusters` returns all MiniClusters."""
+    """The routes of the metrics APIs; `refusal` checks requests, `clusters` returns all MiniClusters."""
 
     def within(request: Request) -> list[tuple[Object, float]]:
         """The MiniClusters of the request's namespace that have a value. Raises Refused."""

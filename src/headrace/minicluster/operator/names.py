@@ -1,4 +1,4 @@
-"""Names of a MiniCluster's Kubernetes objects and of the operator's own, labels, paths, ports and phases.
+"""Names of a MiniCluster's objects and of the operator's own, labels, paths, ports and phases.
 
 Users and scripts depend on them. Names, labels and paths without a comment are those of the Flux Operator (v1alpha2). A
 name has at most 63 characters: validation refuses a MiniCluster with longer host names.
@@ -118,6 +118,9 @@ def keys_volume(cluster: MiniCluster) -> str:
 
 
 def _volume(cluster: MiniCluster, part: str) -> str:
-    """The name of a volume. It is a label (RFC 1123), so it must be shorter than the name of a ConfigMap or Secret."""
+    """The name of a volume.
+
+    It is a label (RFC 1123), so it must be shorter than the name of a ConfigMap or Secret.
+    """
     name = f"{cluster.name}-{part}"
     return name if len(name) <= _LONGEST else part

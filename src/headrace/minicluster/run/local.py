@@ -39,7 +39,7 @@ _STOP_TIMEOUT = 10.0  # seconds after which a stopped instance is killed
 
 
 class Times(NamedTuple):
-    """Seconds of each step: until the brokers start, until all are up, of the job, and until everything has ended."""
+    """Seconds until the brokers start, until all are up, of the job, and until everything has ended."""
 
     create: float
     ready: float
@@ -123,7 +123,7 @@ def _times(began: float, marks: dict[str, float], ended: float) -> Times:
 
 
 def _find_flux() -> str:
-    """The `flux` of this installation: beside our interpreter or the running command, otherwise the one in PATH."""
+    """The `flux` of this installation, beside the interpreter or the command; else that in PATH."""
     folders = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
     found = shutil.which("flux", path=":".join(folders)) or shutil.which("flux")
     if not found:
@@ -137,7 +137,7 @@ def _shell() -> str:
 
 
 def _directory(plan: Plan, folder: str) -> str:
-    """The job's working directory: the file's folder, or the directory that the file names, if it exists here."""
+    """The job's working directory: the directory that the file names, if it exists, or `folder`."""
     wanted = os.path.join(folder, plan.working_dir)
     return wanted if os.path.isdir(wanted) else folder
 
@@ -154,7 +154,7 @@ def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
 
 
 def job_environment(warn: Say) -> dict[str, str]:
-    """The variables of this process that a job of a local instance gets, with the `flux` of this installation in PATH.
+    """The environment for a job of a local instance, with the `flux` of this installation in PATH.
 
     Variables that a jobspec cannot hold are omitted and reported to `warn`. Raises StartError.
     """
@@ -212,7 +212,7 @@ def _write_files(plan: Plan, work: str, flux: str) -> None:
 
 
 def _check_texts(work: str) -> None:
-    """Have the shell parse the texts first: otherwise it would report an error only when it reaches the line."""
+    """Have the shell parse the texts first: otherwise it reports an error only at the faulty line."""
     fields = {"outer": "init, pre, brokerPre, workerPre and post", "inner": "command, prefix and flux.optionFlags"}
     for name, parts in fields.items():
         path = os.path.join(work, name)
@@ -223,7 +223,7 @@ def _check_texts(work: str) -> None:
 
 
 def resources(plan: Plan) -> dict[str, Any]:
-    """The `resource` table: each broker is a node with its own name and all the cores that this process may use.
+    """The `resource` table: each broker is a node with all the cores that this process may use.
 
     If there are several brokers, their cores get numbers that the machine does not have, because tasks are not bound to
     cores that do not exist. With real numbers, the tasks of all brokers would be bound to the same first cores.
@@ -251,7 +251,10 @@ def start_command(plan: Plan, work: str, flux: str) -> str:
 
 
 def _keeps_log(plan: Plan) -> bool:
-    """Whether the brokers' log goes to a file first. A log level set by the user sends it directly to stderr."""
+    """Whether the brokers' log goes to a file first.
+
+    A log level set by the user sends it directly to stderr.
+    """
     return plan.attrs["log-stderr-level"] == _DEFAULT_LEVEL
 
 
@@ -260,7 +263,7 @@ def _mark(name: str) -> str:
 
 
 def outer_text(plan: Plan, start: str) -> str:
-    """Shell text of the whole run: a pod's commands before its broker, the brokers, and the commands after them."""
+    """Shell text of the whole run: the commands before the brokers, the brokers, and those after."""
     before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
     return shell_text.outer_text(before, _mark("start") + start, plan.after, strict=plan.strict, quiet=plan.quiet)
 
@@ -274,7 +277,10 @@ def inner_text(plan: Plan) -> str:
 def _follow(
     plan: Plan, process: subprocess.Popen[bytes], pipe: int, stopped: list[int], work: str, say: Say
 ) -> dict[str, float]:
-    """Wait for the end and return the time of each step. A signal stops the instance, a second one kills it."""
+    """Wait for the end and return the time of each step.
+
+    A signal stops the instance, a second one kills it.
+    """
     marks: dict[str, float] = {}
     killed_at = 0.0
     signals_handled = 0

@@ -1,4 +1,4 @@
-"""Ends the remaining processes of a local MiniCluster whose runner was killed, by `kill -9` or out of memory.
+"""Ends the processes of a local MiniCluster whose runner was killed (`kill -9`, out of memory).
 
 The lifeline is a process that waits for the end of the runner. It has a session of its own, so that no terminal ends
 it. It reads a pipe whose other end the runner holds; the pipe is closed when the runner ends. If the lifeline was
@@ -33,7 +33,10 @@ def _belongs(environment: dict[str, str], work: str) -> bool:
 
 
 def end_remains(work: str) -> list[int]:
-    """End the instance with the workspace `work` and remove the workspace. Return processes that did not end."""
+    """End the instance with the workspace `work` and remove the workspace.
+
+    Return processes that did not end.
+    """
     found = processes_of(work)
     for pid in found:
         if linux.parent_of(pid) not in found:
@@ -64,7 +67,7 @@ def _kill(pid: int, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def lifeline(when_killed: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """Run `when_killed(number)` in another process if this one is killed inside the block or leaves it by an error.
+    """Run `when_killed(number)` in another process if this one is killed or fails inside the block.
 
     Yields a function that sets the number, which is 0 until then. Enter the block before any thread exists, because it
     forks. Raises OSError.

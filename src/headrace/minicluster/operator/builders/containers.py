@@ -33,7 +33,7 @@ _READINESS = {
 
 
 def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
-    """The containers beside the container with Flux, in the file's order, as init containers that keep running.
+    """The containers beside the container with Flux, as init containers that keep running.
 
     Kubernetes ends such containers after the container with Flux, and restarts a failed one in place (sidecar
     containers, Kubernetes 1.29). An ordinary container would keep the pod from ending, and its failure would fail the
@@ -96,7 +96,7 @@ def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
 
 
 def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The init container that copies the view; [] if the view is an image volume or pods use their image's own Flux."""
+    """The init container that copies the view; [] for an image volume or an image's own Flux."""
     if images.as_volume or has_own_flux(cluster):
         return []
     view = cluster.flux.container or View()

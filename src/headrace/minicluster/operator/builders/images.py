@@ -21,10 +21,11 @@ _IDENTITY = ("runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "secco
 
 
 class Images(NamedTuple):
-    """`view` is the view image. An init container copies the view, or, with `as_volume`, the kubelet mounts the image.
+    """The view image, and how pods get its files.
 
-    `as_volume` must be set by the installer and cannot be detected: an API server without the feature ImageVolume (off
-    by default before Kubernetes 1.35) silently drops image volumes from pods.
+    An init container copies the view, or, with `as_volume`, the kubelet mounts the image. `as_volume` must be set by
+    the installer and cannot be detected: an API server without the feature ImageVolume (off by default before
+    Kubernetes 1.35) silently drops image volumes from pods.
     """
 
     view: str = DEFAULT_VIEW

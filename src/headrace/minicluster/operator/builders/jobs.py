@@ -39,7 +39,10 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
 
 
 def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, size: int) -> dict[str, Any]:
-    """The Job of a group's pods. They are followers and end when the lead ends, so the Job has no success policy."""
+    """The Job of a group's pods.
+
+    They are followers and end when the lead ends, so the Job has no success policy.
+    """
     pod = group.pod or cluster.spec.pod or Pod()
     name = names.group_job(cluster, group)
     labels = cluster.spec.job_labels or _labels(template_labels(cluster, pod, group), name)

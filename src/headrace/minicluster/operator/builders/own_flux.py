@@ -1,4 +1,4 @@
-"""Scripts for pods that run the Flux of their own image (`flux.container.disable`), which have no view.
+"""Scripts for pods without a view, which run their image's own Flux (`flux.container.disable`).
 
 Such an image has bash and a Flux of any version, so the scripts use only what every version accepts: `flux start` with
 the broker's options after `-o`, `flux R encode`, and a configuration file. The broker's key comes from the
@@ -229,7 +229,7 @@ exit 0"""
 
 
 def _sidecar_script(cluster: MiniCluster, index: str) -> str:
-    """The script that runs a container's command and then waits: Kubernetes would restart a container that ends."""
+    """The script that runs a container's command and then waits, so that it is not restarted."""
     one = make_pod_plan(cluster).sidecars[index]
     base = _base(cluster)
     socket = shlex.quote(f"{base}/config/run/flux/local")

@@ -46,7 +46,10 @@ def pod_template(cluster: MiniCluster, images: Images, group: Group | None = Non
 
 
 def template_labels(cluster: MiniCluster, pod: Pod, group: Group | None = None) -> dict[str, str]:
-    """The labels of pods with a broker. Autoscalers count the pods with `hpa-selector`, so a group's pods lack it."""
+    """The labels of pods with a broker.
+
+    Autoscalers count the pods with `hpa-selector`, so a group's pods lack it.
+    """
     fixed = {
         names.APP: names.APP_VALUE,
         names.APP_NAME: cluster.name,
@@ -110,7 +113,7 @@ def _pull_secrets(cluster: MiniCluster, containers: list[Container], view: bool 
 
 
 def _affinity(cluster: MiniCluster, pod: Pod) -> dict[str, Any]:
-    """Prefer one pod on each node and all pods in one zone; require nodes with the labels of `nodeAffinity`."""
+    """Prefer one pod on each node, all in one zone; require nodes with the labels of `nodeAffinity`."""
     found: dict[str, Any] = {}
     wanted = [{"key": key, "operator": "In", "values": values} for key, values in pod.node_affinity.items() if values]
     if wanted:

@@ -67,7 +67,10 @@ def secret_volume(name: str, secret: str, files: Iterable[str]) -> dict[str, Any
 
 
 def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The mounts of every container in a pod with a broker. The keys are mounted only in the container with Flux."""
+    """The mounts of every container in a pod with a broker.
+
+    The keys are mounted only in the container with Flux.
+    """
     return [
         {"name": names.HOME_VOLUME, "mountPath": names.HOME_MOUNT},
         *view_mounts(cluster, images),
@@ -77,7 +80,7 @@ def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 
 def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The mounts of the view's volume: at `mountPath`, and at the path that the view's programs are built for."""
+    """The mounts of the view: at `mountPath`, and at the path that its programs are built for."""
     volume = names.view_volume(cluster)
     view = cluster.flux.container
     paths = [view.mount_path if view else names.VIEW_ROOT]

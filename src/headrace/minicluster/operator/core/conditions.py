@@ -25,7 +25,7 @@ CANNOT_SAVE = "CannotSave"
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """Input of the status that `reconcile` determines: the valid MiniCluster or its problems, and the current wait."""
+    """Findings of `reconcile` for the status: the MiniCluster or its problems, and current waits."""
 
     cluster: MiniCluster | None = None
     problems: tuple[str, ...] = ()
@@ -43,7 +43,10 @@ def conditions_of(
     observed: Observed, view: View, status: Object, degraded: bool, end: Ended | None, lead_end: pods.LeadEnd | None,
     now: float,
 ) -> list[Object]:  # fmt: skip
-    """The conditions for a `status` that is otherwise complete. `degraded`: brokers are missing for a known reason."""
+    """The conditions for a `status` that is otherwise complete.
+
+    `degraded`: brokers are missing for a known reason.
+    """
     phase, reason = status["phase"], status["reason"]
     before = observed.status
     old = {one.get("type"): one for one in before.get("conditions") or ()}
@@ -108,7 +111,7 @@ def _span(times: Object) -> str:
 def _failure_reason(
     observed: Observed, end: Ended | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
 ) -> str:
-    """The reason of the condition Failed (metav1.Condition): what failed, not how Kubernetes reported the failure."""
+    """The reason of the condition Failed (metav1.Condition): the cause, not Kubernetes' own reason."""
     if START_TIMEOUT in annotations_of(observed.job):
         return "StartTimeout"
     if GROUP_FAILED in annotations_of(observed.job):

@@ -1,4 +1,4 @@
-"""The state of a MiniCluster's pods: which brokers are up, how the lead ended, and why a pod does not run.
+"""The state of pods: which brokers are up, how the lead ended, and why a pod does not run.
 
 Pure functions of pods as the API server sends them (core/v1 PodStatus). Messages are for users: they name the cause and
 the place, and pods with the same trouble share one message.
@@ -225,7 +225,7 @@ def exit_code(pod: Object, container: str) -> int | None:
 
 
 def restarts(pod: Object) -> int:
-    """How often Kubernetes has restarted the pod's containers (restartPolicy OnFailure), sidecars excluded."""
+    """How often Kubernetes has restarted the pod's containers except sidecars (OnFailure)."""
     return sum(int(one.get("restartCount") or 0) for one in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
@@ -328,7 +328,10 @@ def unschedulable(message: str) -> str:
 
 
 def _waits_for_image(status: Object) -> bool:
-    """Whether a container waits for its image. The kubelet reports the image's id when it creates the container."""
+    """Whether a container waits for its image.
+
+    The kubelet reports the image's id when it creates the container.
+    """
     return "waiting" in (status.get("state") or {}) and not status.get("imageID")
 
 

@@ -107,9 +107,10 @@ def ran_in_full(observed: Observed) -> bool:
 
 
 def pod_failures(observed: Observed) -> int:
-    """The pod failures that count towards spec.backoffLimit, including those of former Jobs whose lead was lost.
+    """The pod failures that count towards spec.backoffLimit.
 
-    The failures of a Job that a user deleted, or that was replaced because the spec changed, do not count.
+    Failures of a former Job count if the Job was replaced because its lead was lost. They do not count if a user
+    deleted the Job, or if it was replaced because the spec changed.
     """
     if observed.job is None:
         status = observed.status

@@ -1,8 +1,9 @@
-"""One reconcile of a MiniCluster: the actions that its observed state requires. Pure; time is an argument.
+"""One reconcile of a MiniCluster: the actions that its observed state requires.
 
-Reconciliation is level-triggered: the result depends only on the observed state, so a crash between two actions does
-no harm. The operator creates objects and never adopts them. If another owner has an object of the required name, the
-status reports it. Only objects whose controller is this MiniCluster (by uid) are changed or deleted.
+Pure; time is an argument. Reconciliation is level-triggered: the result depends only on the observed state, so a crash
+between two actions does no harm. The operator creates objects and never adopts them. If another owner has an object of
+the required name, the status reports it. Only objects whose controller is this MiniCluster (by uid) are changed or
+deleted.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ def _waits_to_restart(work: _Work) -> bool:
 
 
 def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
-    """The pods, as a hostlist, that had succeeded before the present lead was created or restarted; "" for none.
+    """The pods, as a hostlist, that had succeeded before the present lead began; "" for none.
 
     A Job never runs a completed index again, so the lead would wait for these pods forever. Followers with our view
     wait for a new lead, but followers with their image's own Flux cannot know that the lead was replaced.
@@ -419,7 +420,7 @@ def _patch_jobs(observed: Observed, body: Object) -> list[Step]:
 
 
 def _suspend_asked(work: _Work) -> float:
-    """The time at which the suspension was first seen: the transition time of the condition Saving, if it is True."""
+    """When the suspension was first seen: the transition time of the condition Saving, if it is True."""
     saving = condition(work.observed.status, "Saving")
     return seconds_of(saving["lastTransitionTime"]) if saving.get("status") == "True" else work.now
 
@@ -458,19 +459,25 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
 
 
 def _lead_runs(observed: Observed) -> bool:
-    """Whether an instance runs that can be saved. Its lead reports this some seconds before its pod becomes ready."""
+    """Whether an instance runs that can be saved.
+
+    Its lead reports this some seconds before its pod becomes ready.
+    """
     lead, pod = observed.lead, observed.lead_pod
     says_so = lead is not None and lead.state == "running"
     return pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
 
 
 def _archive_of(cluster: MiniCluster) -> str:
-    """The path to which the queue is saved; "" if it is not saved, for example without a channel to the lead."""
+    """The path to which the queue is saved; "" if it is not saved, as without a channel to the lead."""
     return cluster.spec.archive.path if cluster.spec.archive and _has_channel(cluster) else ""
 
 
 def _has_channel(cluster: MiniCluster) -> bool:
-    """Whether the lead has a channel. A lead with its image's own Flux, or outside this MiniCluster, has none."""
+    """Whether the lead has a channel.
+
+    A lead with its image's own Flux, or outside this MiniCluster, has none.
+    """
     view = cluster.flux.container
     return outside_lead(cluster) is None and not (view is not None and view.disable)
 
@@ -568,7 +575,7 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
 
 
 def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """Fail the Jobs if the pods do not run within `startTimeoutSeconds`, and read Events that explain a slow start."""
+    """Fail the Jobs after `startTimeoutSeconds`, and read the Events that explain a slow start."""
     observed = work.observed
     began = (job.get("status") or {}).get("startTime")
     if not began:
@@ -612,7 +619,10 @@ def _watch_replaced(work: _Work) -> None:
 
 
 def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
-    """Fail all Jobs and return True if a group's Job has failed: the lead would wait for its brokers forever."""
+    """Fail all Jobs and return True if a group's Job has failed.
+
+    The lead would wait for the group's brokers forever.
+    """
     observed = work.observed
     for group in cluster.spec.groups:
         name = names.group_job(cluster, group)
@@ -628,7 +638,7 @@ def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
 
 
 def _clean_up(work: _Work, cluster: MiniCluster) -> None:
-    """Remove the finalizer and the groups' Jobs after the end, and the MiniCluster itself if its TTL has expired."""
+    """Remove the finalizer and the groups' Jobs after the end, and after its TTL the MiniCluster."""
     observed = work.observed
     _drop_finalizer(work)
     for name, job in observed.jobs.items():
@@ -659,7 +669,10 @@ def _finished_at(observed: Observed, now: float) -> float:
 
 
 def _finalize(work: _Work) -> None:
-    """Delete the MiniCluster: save the queue, then remove the finalizer. The garbage collector deletes its objects."""
+    """Delete the MiniCluster: save the queue, then remove the finalizer.
+
+    The garbage collector deletes its objects.
+    """
     observed = work.observed
     if not _has_finalizer(observed.cluster):
         return

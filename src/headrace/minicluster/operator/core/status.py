@@ -1,4 +1,4 @@
-"""The status of a MiniCluster: phase, reason, counts, times and conditions, and the Events of its changes.
+"""The status of a MiniCluster (phase, reason, counts, times, conditions), and Events of changes.
 
 Pure. Everything is derived from the objects at each call. The previous status provides only the transition times of
 conditions, and facts whose objects are gone (the exit code of a deleted pod).
@@ -92,7 +92,10 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
 
 
 class _Phase(NamedTuple):
-    """A phase and its reason. `degraded`: brokers are missing for a known reason, other than the end of the job."""
+    """A phase and its reason.
+
+    `degraded`: brokers are missing for a known reason, other than the end of the job.
+    """
 
     name: str
     reason: str
@@ -221,7 +224,7 @@ def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd |
 
 
 def _demand(observed: Observed) -> Object:
-    """The demand that the lead reports; the previous values while the operator has no connection to the lead."""
+    """The demand that the lead reports; the previous values while there is no connection to it."""
     if observed.lead is None:
         return {key: observed.status[key] for key in ("demandNodes", "idleSince") if key in observed.status}
     if observed.lead.state != "running":
@@ -280,7 +283,7 @@ def _parallelism(observed: Observed) -> int:
 
 
 def events_of(before: Object, after: Object) -> Iterator[Report]:
-    """The Events for the change from one status to another: one for a new phase, and one for each new problem."""
+    """The Events for a change of the status: one for a new phase, and one for each new problem."""
     phase, reason = after["phase"], after.get("reason") or ""
     if phase != before.get("phase") and phase in _EVENTS:
         kind, name = _EVENTS[phase]

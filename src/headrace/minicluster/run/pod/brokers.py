@@ -59,7 +59,7 @@ def archive_attributes(path: str, statedir: str) -> dict[str, str]:
 
 
 def preload(size: int) -> None:
-    """Import the modules of a broker for an instance of `size`, without creating a thread, loop or ZeroMQ context."""
+    """Import the modules of a broker, without creating a thread, loop or ZeroMQ context."""
     from headrace.engine.broker.launch import preload as brokers
 
     brokers.preload(size > 1)

@@ -52,7 +52,10 @@ class Link:
 
 
 def open_link(plan: PodPlan, place: Place) -> Link | None:
-    """Start the process that serves the channel. None if there are no keys, as in a MiniCluster without an operator."""
+    """Start the process that serves the channel.
+
+    None if there are no keys, as in a MiniCluster without an operator.
+    """
     if not os.path.exists(os.path.join(place.keys, "channel.cert")):
         return None
     from . import channel_server

@@ -264,7 +264,7 @@ class ChannelServer:
         busy.then(partial(self._take_busy, Idset(leave), jobs))
 
     def _jobs_on(self, ranks: list[int]) -> list[str]:
-        """At most `MOST_NAMED` jobs that run on these ranks, or have just failed because one of the ranks was lost."""
+        """At most `MOST_NAMED` jobs that run on these ranks or have just failed with one of them."""
         recent = {"t_inactive": [f">={time.time() - _RECENT}"]}
         constraint = {"and": [{"ranks": [str(Idset(ranks))]}, {"or": [{"states": ["running"]}, recent]}]}
         attrs = ["state", "exception_type"]
@@ -472,7 +472,7 @@ class ChannelServer:
 
 
 def ranks_of(hosts: str, name: str, group: str, size: int) -> tuple[list[int], list[int]]:
-    """The ranks of the MiniCluster's own hosts, or a group's, as two lists: index below `size`, and the others."""
+    """The ranks of the own hosts, or of a group, in two lists: index below `size`, and the others."""
     prefix = f"{name}-{group}-" if group else f"{name}-"
     stay: list[int] = []
     leave: list[int] = []

@@ -1,4 +1,4 @@
-"""The termination message of a pod, which Kubernetes keeps in the container's status. Pure, except `write`."""
+"""The termination message of a pod, which Kubernetes keeps in its status. Pure, except `write`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ending(NamedTuple):
 
 
 def container_status(ending: Ending, replaces_killed: bool) -> int:
-    """The exit code of the container: the job's status, unless Kubernetes would take the pod for a killed one.
+    """The container's exit code: the job's status, unless it would mean a killed pod to Kubernetes.
 
     Kubernetes recognises a killed pod by exit code 137 or 143. If it replaces killed pods (`replaces_killed`), it would
     repeat a job that ended by SIGKILL or SIGTERM. The container then exits with the negative number of the signal
@@ -44,7 +44,7 @@ def container_status(ending: Ending, replaces_killed: bool) -> int:
 
 
 def message(ending: Ending) -> str:
-    """The message as a JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a long reason is truncated."""
+    """A JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a long reason is truncated."""
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     if ending.killed:

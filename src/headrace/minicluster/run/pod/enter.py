@@ -17,7 +17,7 @@ VARIABLE = "HEADRACE_POD_ENTER"
 
 
 def enter(env: Mapping[str, str]) -> int:
-    """Send environment and directory to the runner, and wait for its response; returns the status of the brokers."""
+    """Send environment and directory to the runner; wait for the brokers and return their status."""
     number = env.get(VARIABLE, "")
     if not number.isdigit():
         print("headrace-pod enter: is called by the runner's own shell text", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Completes the container's environment for a broker and its jobs: some images have no HOME, no /tmp, no shell."""
+"""Completes the environment for a broker and its jobs: some images have no HOME, /tmp or shell."""
 
 from __future__ import annotations
 

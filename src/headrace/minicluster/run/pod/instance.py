@@ -60,7 +60,10 @@ def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int
 
 
 class Instance:
-    """Keeps `snapshot` current, and calls `changed()` after changes. Call `connect` when a broker may be running."""
+    """Keeps `snapshot` current, and calls `changed()` after changes.
+
+    Call `connect` when a broker may be running.
+    """
 
     def __init__(self, uri: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
         self._uri = uri

@@ -21,7 +21,7 @@ class PlaceError(Exception):
 
 
 class Place(NamedTuple):
-    """A pod: its host name in the plan, its rank, the folder that its containers share, and the folder of its keys."""
+    """A pod: its host name in the plan, rank, the folder its containers share, and that of its keys."""
 
     host: str
     rank: int
@@ -51,7 +51,10 @@ def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
 
 
 def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "", keys: str = pod_plan.KEYS_FOLDER) -> Place:
-    """Find the pod of this process in the plan, by its host name or by its index in its Job. Raises PlaceError."""
+    """Find the pod of this process in the plan, by its host name or by its index in its Job.
+
+    Raises PlaceError.
+    """
     name = (hostname or socket.gethostname()).split(".")[0]
     hosts = list(Hostlist.parse(plan.hosts))
     index = env.get(pod_plan.INDEX_VARIABLE, "")

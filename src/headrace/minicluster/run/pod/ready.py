@@ -1,4 +1,4 @@
-"""The port for the pod's readiness probe (HTTP): 200 while the pod's broker is up, 503 when it no longer is.
+"""The port for the readiness probe (HTTP): 200 while the pod's broker is up, then 503.
 
 Until the broker is up for the first time, requests wait for their response. So a start needs only one probe of the
 kubelet; each response "not ready" would cost an Event and another probe.

@@ -1,10 +1,9 @@
-"""The instance's R (RFC 20) and its hosts as files for scripts in the pod: `R` and `hostlist` in
-`config/etc/flux/system`.
+"""The instance's R (RFC 20) and its hosts as files for scripts in the pod.
 
-In the Flux Operator, each pod writes both files once, before its broker starts, assuming that all pods are alike. Here
-the files have the instance's own data: R as `flux resource R` prints it. They are written when the pod's broker is in
-state run (on a follower some seconds later), and updated when the instance's resources or hosts change, for example
-when it grows.
+The files are `R` and `hostlist` in `config/etc/flux/system`. In the Flux Operator, each pod writes both files once,
+before its broker starts, assuming that all pods are alike. Here the files have the instance's own data: R as `flux
+resource R` prints it. They are written when the pod's broker is in state run (on a follower some seconds later), and
+updated when the instance's resources or hosts change, for example when it grows.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _CHANGES = ("resource-define", "overlay.grow")
 
 
 class ResourceFiles:
-    """Keeps the files up to date through a connection to the pod's own broker. Raises OSError if no broker runs.
+    """Keeps the files up to date through a connection to the pod's own broker.
 
-    No method blocks, so that the runner can end even if the broker hangs.
+    Raises OSError if no broker runs. No method blocks, so that the runner can end even if the broker hangs.
     """
 
     def __init__(self, place: Place) -> None:

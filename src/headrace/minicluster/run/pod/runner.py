@@ -208,7 +208,7 @@ class Runner:
         return ended
 
     def _read_enter(self, sock: socket.socket) -> tuple[dict[str, str], str] | None:
-        """The environment and directory of the shell text when it reaches the brokers; None if it ends earlier."""
+        """The environment and directory of the shell text at the brokers; None if it ends earlier."""
         data = bytearray()
         sock.setblocking(False)
 
@@ -312,7 +312,10 @@ class Runner:
             self._wait(self._is_terminating)
 
     def _initial_program(self) -> list[str]:
-        """The command line of the initial program. Raises PlaceError if it needs a shell and the image has none."""
+        """The command line of the initial program.
+
+        Raises PlaceError if it needs a shell and the image has none.
+        """
         plan = self._plan
         if Mode(plan.mode) is Mode.INTERACTIVE:
             return []
@@ -352,7 +355,7 @@ class Runner:
     # -- the broker
 
     def _run_broker(self, attrs: dict[str, str], command: list[str]) -> tuple[int, bool]:
-        """Start a broker and wait for its end; return its status, and whether it ended because its instance ended."""
+        """Run a broker to its end; return its status, and whether it ended because its instance ended."""
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._state = ""
         self._broker = brokers.fork_broker(attrs, self._config, command, writing, self._plan.wrap)
@@ -401,7 +404,10 @@ class Runner:
         self._ready.answer_probes(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
-        """Write and update the files with the instance's R and hosts. Errors are ignored: the files are optional."""
+        """Write and update the files with the instance's R and hosts.
+
+        Errors are ignored: the files are optional.
+        """
         from .resources import ResourceFiles
 
         with contextlib.suppress(OSError):
@@ -466,7 +472,7 @@ class Runner:
             self._signal_shell(signal.SIGTERM)
 
     def _note_end_by_signal(self) -> None:
-        """Record that a signal will end the broker: if the initial program still runs, its status is not the job's."""
+        """Record that a signal will end the broker: the status of a running program is not the job's."""
         if self._states >= 0:
             self._read_states()
         self._cut_short = self._cut_short or not self._leads or "done" not in self._times

@@ -1,4 +1,4 @@
-"""A sidecar: a container beside the container with the broker, whose command uses the instance's socket.
+"""A sidecar: a container beside the one with the broker, whose command uses the broker's socket.
 
 It mounts the pod's `mountPath`, which has the socket. Its command starts when the instance is ready to run jobs, unless
 the file disables the wait. The container is an init container with `restartPolicy: Always`, so Kubernetes restarts it
@@ -31,7 +31,7 @@ _NOT_YET = (errno.ENOENT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 
 def run_sidecar(index: str) -> int:
-    """Run the command of container `index` in this pod; return its exit status (1, 126 or 127 if it cannot run)."""
+    """Run the command of container `index`; return its exit status (1, 126 or 127 if it cannot run)."""
     # The kernel drops signals for process 1 of a container if it has no handler for them.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
@@ -113,7 +113,10 @@ def _ignores(pid: int, number: int) -> bool:
 
 
 def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
-    """The container's program with its arguments. Raises PlaceError if it needs a shell and the image has none."""
+    """The container's program with its arguments.
+
+    Raises PlaceError if it needs a shell and the image has none.
+    """
     words = None if sidecar.before or sidecar.after else plain_words(sidecar.command)
     if words and not shell:
         return words
