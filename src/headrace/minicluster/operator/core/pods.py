@@ -99,7 +99,8 @@ def current(pods: Iterable[Object]) -> list[Object]:
 def is_ready(pod: Object) -> bool:
     """Whether the pod's broker is up: the runner responds to the kubelet's readiness probe.
 
-    The pod's own condition Ready is not used: another container may be the one that is not ready.
+    The pod's condition Ready may be false because of another container, so it is used only if the runner's container
+    has no status yet.
     """
     if is_terminating(pod) or is_node_lost(pod):
         return False

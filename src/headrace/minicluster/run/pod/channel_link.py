@@ -36,7 +36,7 @@ class Link:
             self._sock.sendall(line.encode() + b"\n")
 
     def read(self) -> bool:
-        """Read what has arrived; False at the end."""
+        """Read and handle received lines; return False if the connection has ended."""
         data = self._sock.recv(4096)
         self.closed = not data
         for line in self._lines.feed(data):
