@@ -1,1 +1,1 @@
-"""MiniClusters: their fields and rules (api), brokers for them (run), the operator, and users' calls (client)."""
+"""MiniClusters: fields and rules (api), local runs and pods (run), the operator, and the client."""

@@ -1,1 +1,1 @@
-"""A MiniCluster file as fields, its rules, and the plan that is made of it. Pure."""
+"""The fields of a MiniCluster file, its rules, and the plan that is made from it. Pure."""

@@ -1,7 +1,7 @@
-"""Rules of the fields that v1alpha2 of the Flux Operator does not have: groups, managedBy and podFailurePolicy. Pure.
+"""Rules of the fields that the Flux Operator lacks: groups, managedBy and podFailurePolicy. Pure.
 
-Each group has a Job of its own. The other fields are copied to a Job, whose API has the rules: batch/v1 JobSpec of
-Kubernetes 1.34.
+Each group has a Job of its own. The other fields are copied to a Job, so their rules are those of batch/v1 JobSpec
+(Kubernetes 1.34).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .object_rules import (
 )
 
 _HOST_LIMIT = 63
-# batch/v1: the limits of rules, exit codes of a rule, and conditions of a rule.
+# batch/v1: the maximum number of rules, of exit codes in a rule, and of conditions in a rule.
 _MOST_RULES = 20
 _MOST_CODES = 255
 _MOST_CONDITIONS = 20
@@ -32,7 +32,7 @@ _CONDITION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z
 
 
 def check_added_fields(cluster: MiniCluster) -> Iterator[Problem]:
-    """The problems of these fields."""
+    """The problems of groups, managedBy and podFailurePolicy."""
     if cluster.spec.managed_by:
         yield from _check_manager(cluster.spec.managed_by)
     yield from _check_policy(cluster)
@@ -63,7 +63,7 @@ def _check_groups(cluster: MiniCluster) -> Iterator[Problem]:
 def _check_name(cluster: MiniCluster, group: Group, path: str) -> Iterator[Problem]:
     path = f"{path}.name"
     if not LABEL.match(group.name) or not group.name[0].isalpha():
-        # The pods of a group whose name is a number would have the host names of the MiniCluster's own pods.
+        # If a group's name were a number, its pods would have host names of the MiniCluster's own pods.
         yield Problem(path, f"{group.name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
         return
     if group.name == "services":
@@ -95,7 +95,7 @@ def _check_policy(cluster: MiniCluster) -> Iterator[Problem]:
 
 
 def _container_names(cluster: MiniCluster) -> set[str]:
-    """The names of a pod's containers in Kubernetes; the container with Flux has the cluster's name."""
+    """The names of a pod's containers in Kubernetes, where the container with Flux has the cluster's name."""
     others = {one.name for one in cluster.spec.containers if not one.run_flux and len(cluster.spec.containers) > 1}
     view = cluster.flux.container.name if cluster.flux.container else "flux-view"
     return {cluster.name, view, *others}

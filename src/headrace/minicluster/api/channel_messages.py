@@ -1,7 +1,7 @@
 """The messages between the operator and a MiniCluster's lead: each is a JSON object. Pure.
 
-A request has an `id`, an `op` and the fields of that operation; a response has the request's `id`. `watch` has many
-responses, at most two in a second, while the connection lasts. A response with `error` is the last to its request.
+A request has an `id`, an `op` and the fields of that operation; a response has the request's `id`. A `watch` gets many
+responses, at most two per second, while the connection lasts. A response with `error` is the last one to its request.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from headrace.formats.spec.job_state import STATE_BITS
 
-# The limits of a message in bytes: of the operator's, which may have a broker configuration, and of a lead's.
+# The maximum size in bytes of a message from the operator (which may contain a broker configuration) and from a lead.
 LARGEST = 1 << 20
 LARGEST_OF_LEAD = 1 << 16
-# The number of hosts that a state names, and of characters that the operator keeps of an error.
+# The maximum number of hosts that a state names, and of characters that the operator keeps of an error.
 MOST_NAMED = 64
 LONGEST_ERROR = 1000
 
@@ -25,13 +25,13 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """What a lead tells its watchers.
+    """The state that a lead reports to its watchers.
 
-    `brokers_up` is the number of brokers that are up; `brokers_silent` of those that have a connection but do not
-    answer, which are not up, and `silent` is a hostlist (RFC 29) with the first `MOST_NAMED` of their hosts. `jobs`
-    counts jobs by state (RFC 21), `demand_nodes` the nodes that running and pending jobs need; `idle_since` is the time
-    (seconds since the epoch) since which no job is active, None while one is. `saved` tells that the instance was saved
-    for an end that has not come.
+    `brokers_up` is the number of brokers that are up. `brokers_silent` is the number of brokers that are connected but
+    do not answer; they do not count as up. `silent` is a hostlist (RFC 29) with the first `MOST_NAMED` of their hosts.
+    `jobs` has the number of jobs by state (RFC 21). `demand_nodes` is the number of nodes that running and pending jobs
+    need. `idle_since` is the time (seconds since the epoch) since which no job is active, None while a job is active.
+    `saved`: the instance was saved before a shutdown and has not ended yet.
     """
 
     state: Literal["starting", "running", "finished"] = "starting"
@@ -45,7 +45,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class Resized(Struct, frozen=True):
-    """The response to a resize: the ids of jobs that had hosts which it takes away, `MOST_NAMED` at most."""
+    """The response to a resize: the ids of at most `MOST_NAMED` jobs that ran on the removed hosts."""
 
     jobs: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MOST_NAMED)] = ()
 
@@ -63,7 +63,7 @@ _NAMES = {int: "a whole number", str: "text", dict: "an object"}
 
 
 class MessageError(ValueError):
-    """An invalid message; `id` is that of the request if it has one."""
+    """An invalid message; `id` is the request's id, None if it has none."""
 
     def __init__(self, text: str, id: int | None = None) -> None:
         super().__init__(text)
@@ -90,7 +90,7 @@ def _no_number(name: str) -> None:
 
 
 def parse_state(body: Mapping[str, Any]) -> State:
-    """A state, without fields that another version has. Raises MessageError."""
+    """Parse a state; unknown fields, from another version, are ignored. Raises MessageError."""
     try:
         return convert(body, State)
     except ValidationError as exc:
@@ -98,7 +98,7 @@ def parse_state(body: Mapping[str, Any]) -> State:
 
 
 def parse_resized(body: Mapping[str, Any]) -> Resized:
-    """The response to a resize. Raises MessageError."""
+    """Parse the response to a resize. Raises MessageError."""
     try:
         return convert(body, Resized)
     except ValidationError as exc:
@@ -106,7 +106,7 @@ def parse_resized(body: Mapping[str, Any]) -> Resized:
 
 
 def parse_request(data: bytes) -> dict[str, Any]:
-    """A request with a known operation and that operation's fields. Raises MessageError."""
+    """Parse a request and check its operation and fields. Raises MessageError."""
     body = decode(data)
     id = body.get("id")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:

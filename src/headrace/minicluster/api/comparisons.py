@@ -1,8 +1,8 @@
-"""Rules that the API server checks, too: each has its CEL rule of the CRD and its Python predicate. Pure.
+"""Rules that the API server checks, too: each has a CEL rule for the CRD and a Python predicate. Pure.
 
-A rule is CEL if it concerns the fields of one record and its worst case fits the API server's cost budget. Messages of
-CEL rules are constant: a message with a number in it would exceed the budget, since the API server assumes that text
-made of a number is as long as a whole request.
+A rule has CEL if it concerns the fields of one record and its worst case fits the API server's cost budget. The
+messages of CEL rules are constant: a message that contains a number would exceed the budget, because the API server
+assumes that text made from a number is as long as a whole request.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from .fields import Bursting, Container, Flux, Group, Record, Spec
 
 
 class Comparison(NamedTuple):
-    """A rule about a record: `path` is the field below the record that an error names; `holds` judges a record whose
-    fields have the right types. `detail` is appended to the message here, and `advice` in the API server.
+    """A rule about a record.
+
+    An error names the field `path` below the record. `holds` returns whether a record, whose fields have the right
+    types, obeys the rule. In our own validation `detail` is appended to the message, in the API server `advice`.
     """
 
     path: str
@@ -120,7 +122,7 @@ COMPARISONS: dict[type[Record], tuple[Comparison, ...]] = {
 
 
 def check_comparisons(record: Record, path: str) -> Iterator[Problem]:
-    """Problems by these rules with the record at `path`."""
+    """The rules that the record at `path` violates."""
     for one in COMPARISONS[type(record)]:
         if not one.holds(record):
             yield Problem(path + one.path, one.message + one.detail(record))

@@ -1,9 +1,9 @@
-"""How a field of a MiniCluster is declared: its annotation has the type, and marks for everything else.
+"""The declaration of fields: an annotation has the type, and marks for everything else.
 
     size: Annotated[Size, "How many pods the cluster has.", Effect.RESIZES, Support.LOCAL] = 1
 
-A text describes the field to users. The CRD, the page of fields, validation, `headrace mini run` and the operator read
-fields through `fields_of`, so that a new field is declared in `fields` alone. Pure.
+The text describes the field to users. The CRD, the page of fields, validation, `headrace mini run` and the operator
+read the fields through `fields_of`, so a new field is declared only in `fields`. Pure.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ INT64 = 2**63
 
 
 class Effect(enum.Enum):
-    """The effect of a changed field on the pods of a live MiniCluster. A field without this mark recreates them."""
+    """The effect of a changed field on the pods of a live MiniCluster.
 
-    AT_ONCE = "at once"  # the operator uses it from now on; pods are not affected
+    A field without this mark recreates them.
+    """
+
+    AT_ONCE = "at once"  # the operator applies it at once; pods are not affected
     RESIZES = "resizes"  # pods are created, or drained and deleted; brokers join and leave
     RELOADS = "reloads"  # running brokers load it
-    NEXT_START = "next start"  # pods that are created later have it
-    RECREATES = "recreates"  # another Job, since a Job's template is immutable: all pods start anew
+    NEXT_START = "next start"  # only pods that are created later have it
+    RECREATES = "recreates"  # all pods are recreated by a new Job, because a Job's template is immutable
 
 
 class Support(enum.Enum):
-    """Where a field is known or applied besides the operator."""
+    """Where a field is known or applied apart from the operator."""
 
     ADDED = "not in the Flux Operator"
     LOCAL = "applied by headrace mini run"  # with all fields below it
@@ -85,8 +88,9 @@ class Length(Struct, frozen=True):
 
 
 class Items(Struct, frozen=True):
-    """The number of items of a list, and the field that identifies an item ("": the list is replaced as one value).
-    `noun` names the items in messages.
+    """The number of items of a list, and the field that identifies an item ("": none).
+
+    A list without such a field is replaced as a whole. `noun` names the items in messages.
     """
 
     most: int
@@ -96,7 +100,7 @@ class Items(Struct, frozen=True):
 
 
 class StoredDefault(Struct, frozen=True):
-    """A default that the API server writes into the stored object although it is empty."""
+    """A default that the API server writes into the stored object although the value is empty."""
 
     value: Any
 
@@ -115,7 +119,7 @@ class FieldType(Struct, frozen=True):
 
 
 class Field(Struct, frozen=True):
-    """A field of a record: its names in the API and in Python, its type, and what its annotation says."""
+    """A field of a record: its names in the API and in Python, and the contents of its annotation."""
 
     name: str
     attribute: str
@@ -155,7 +159,7 @@ def type_of(hint: Any) -> FieldType:
 def fields_of(record: type[Struct]) -> dict[str, Field]:
     """The fields of a class of records by their names in the API, in their order."""
     found: dict[str, Field] = {}
-    # msgspec.structs.fields and typing.get_type_hints take three times as long, which commands would feel.
+    # msgspec.structs.fields and typing.get_type_hints take three times as long, which would slow down every command.
     hints = inspect.get_annotations(record, eval_str=True)
     names = zip(record.__struct_fields__, record.__struct_encode_fields__)
     missing = [msgspec.NODEFAULT] * (len(record.__struct_fields__) - len(record.__struct_defaults__))
@@ -175,8 +179,9 @@ def fields_of(record: type[Struct]) -> dict[str, Field]:
 
 
 def check_marks(value: Any, kind: FieldType, path: str) -> Iterator[Problem]:
-    """Problems with the bounds, choices and lengths that are declared for a value of the right type, and with those of
-    the values in it.
+    """Violations of the declared bounds, choices and lengths by a value and the values in it.
+
+    The value must have the right type.
     """
     if isinstance(value, Struct):
         for one in _checked_fields(type(value)):
@@ -200,7 +205,10 @@ def check_marks(value: Any, kind: FieldType, path: str) -> Iterator[Problem]:
 
 @functools.cache
 def _checked_fields(record: type[Struct]) -> tuple[Field, ...]:
-    """The fields of a class of records whose values, or values in them, may break a mark. Defaults break none."""
+    """The fields of a class of records whose values, or nested values, may break a mark.
+
+    Defaults break none.
+    """
     return tuple(one for one in fields_of(record).values() if _is_checked(one.type))
 
 

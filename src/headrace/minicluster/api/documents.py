@@ -1,4 +1,4 @@
-"""The YAML documents of a MiniCluster file, read as kubectl reads them: dates are text, and keys must be text."""
+"""Reads the YAML documents of a file as kubectl does: dates are text, and keys must be text."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from headrace.k8s.objects.problems import Problem
 
 from .fields import InvalidMiniCluster
 
-# Characters. An object in a request to etcd has at most 1.5 MiB ("System limits" of etcd's documentation); a file may
-# also have comments.
+# Maximum number of characters of a file. A request to etcd has at most 1.5 MiB ("System limits" in etcd's
+# documentation), but a file may also have comments.
 LARGEST = 3_000_000
-# Bits of a whole number.
+# Maximum number of bits of a whole number.
 _LARGEST_NUMBER = 64
 
-# LibYAML's parser is used if PyYAML has it, because it is three times as fast. The composer is the one in Python, which
-# raises RecursionError on a text nested some ten thousand times. LibYAML's crashes the process until release 0.2.5;
-# later ones refuse more than 1,000 levels.
+# LibYAML's parser is used if PyYAML has it, because it is three times as fast. The composer is always the Python one,
+# which raises RecursionError for text nested some ten thousand levels deep. LibYAML's composer crashes the process up
+# to release 0.2.5; later releases refuse more than 1,000 levels.
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Uses the last value of a key that is given twice, and adds a warning to `warnings`."""
+    """A loader that uses the last value of a duplicate key, and adds a warning to `warnings`."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
@@ -55,7 +55,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> int:
-    """A whole number; one that no field of Kubernetes can hold is refused here, since Python may not print it."""
+    """A whole number.
+
+    A number too large for any field of Kubernetes is refused, because Python may not print it.
+    """
     number: int = loader.construct_yaml_int(node)
     if number.bit_length() > _LARGEST_NUMBER:
         raise yaml.constructor.ConstructorError(None, None, "a number of more than 64 bits", node.start_mark)
@@ -67,7 +70,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 
 
 def documents(text: str) -> tuple[list[Any], list[str]]:
-    """The documents of a text, and warnings. Raises InvalidMiniCluster if it is not YAML, empty or too large."""
+    """The documents of a text, and warnings.
+
+    Raises InvalidMiniCluster if it is not YAML, empty or too large.
+    """
     if len(text) > LARGEST:
         why = f"larger than {LARGEST // 1_000_000} MB: Kubernetes takes objects of 1.5 MiB at most (a request to etcd)"
         raise InvalidMiniCluster([Problem("", why)])

@@ -1,13 +1,13 @@
 """The fields of a MiniCluster (flux-framework.org/v1alpha2), with their defaults, as frozen records.
 
-This one declaration is used everywhere: validation walks it, the plan reads it, the local runner and the Kubernetes
-side share it. Attribute names are the API's names in snake case. As in the API, a default inside an object applies only
-if the object is given: `flux` absent is None, `flux: {}` has a connect timeout of 5 s. Sizes are numbers of pods (or
-brokers), times are seconds, quantities are Kubernetes quantities (text or whole numbers).
+Validation, the plan, the local runner and the Kubernetes side all use this declaration. Attribute names are the API's
+names in snake case. As in the API, a default inside an object applies only if the object is given: `flux` absent is
+None, `flux: {}` has a connect timeout of 5 s. Sizes are numbers of pods (or brokers), times are seconds, quantities are
+Kubernetes quantities (text or whole numbers).
 """
 
-# Annotations are evaluated here, once: as text, each reader would evaluate them (msgspec, `declarations`), which takes
-# longer than to import this file.
+# This file does not import `annotations` from __future__: msgspec and `declarations` would each have to evaluate the
+# annotations from text, which takes longer than importing this file.
 import re
 from typing import Annotated
 
@@ -33,7 +33,7 @@ QUANTITY = re.compile(
     r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
 
-# The values of a field that other kinds of objects have, too.
+# The values of a field that objects of other kinds have, too.
 QUEUE_POLICIES = ("fcfs", "easy", "hybrid", "conservative")
 
 # Bounds on containers, groups and names let the API server estimate the cost of CEL rules; real files have far fewer.
@@ -47,7 +47,7 @@ Quantity = Annotated[str, Format.QUANTITY]
 Switch = Annotated[bool, StoredDefault(False)]
 Natural = Annotated[int, Bounds(0)]
 Positive = Annotated[int, Bounds(1)]
-# A number of pods; and one for which 0 means the value of another field.
+# A number of pods. For the second type, 0 means the value of another field.
 Size = Annotated[int, Bounds(1, MOST_PODS, reason=_AS_A_JOB)]
 SizeOrDefault = Annotated[int, Bounds(0, MOST_PODS, reason=_AS_A_JOB)]
 Natural64 = Annotated[int, Format.INT64, Bounds(0)]
@@ -155,8 +155,9 @@ class SecretKey(Record, frozen=True):
 
 
 class Volume(Record, frozen=True):
-    """One volume of a container; of csiDriver, secretName, emptyDir, hostPath, ... the first one given is its
-    source.
+    """A volume of a container.
+
+    Its source is the first given field of csiDriver, secretName, emptyDir, hostPath, ...
     """
 
     path: Annotated[str, "Where the volume appears in the container."] = ""
@@ -217,7 +218,10 @@ class Container(Record, frozen=True):
 
 
 class LeadBroker(Record, frozen=True):
-    """The broker of another MiniCluster that leads this one; a port of 0 is the default, as in the Flux Operator."""
+    """The lead broker in another MiniCluster, for bursting.
+
+    As in the Flux Operator, port 0 means the default port.
+    """
 
     address: Annotated[str, "Host name of the broker that leads, in another cluster."]
     name: Annotated[str, "Name of the MiniCluster that leads."]
@@ -247,7 +251,7 @@ class Bursting(Record, frozen=True):
 class View(Record, frozen=True):
     """`flux.container`: the container that adds Flux to the user's image.
 
-    An empty name, image or path is the default, as in the Flux Operator.
+    As in the Flux Operator, an empty name, image or path means the default.
     """
 
     name: Annotated[str, "Name of the init container and of the volume that bring Flux."] = DEFAULT_VIEW_NAME
@@ -365,7 +369,7 @@ class Archive(Record, frozen=True):
     ] = ""
 
 
-# --- fields that v1alpha2 of the Flux Operator does not have; without one of them, that operator's behaviour applies
+# --- fields that v1alpha2 of the Flux Operator does not have; if they are absent, the behaviour is the Flux Operator's
 
 
 class ExitCodes(Record, frozen=True):
@@ -377,14 +381,17 @@ class ExitCodes(Record, frozen=True):
 
 
 class PodCondition(Record, frozen=True):
-    """An item of `onPodConditions` of a pod failure rule (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
+    """An item of a rule's `onPodConditions` (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
 
     type: Annotated[str, "Type of the pod condition."]
     status: Annotated[str, "Its status.", OneOf(("True", "False", "Unknown"), optional=False)] = "True"
 
 
 class PodFailureRule(Record, frozen=True):
-    """The action is not FailIndex, which requires a back-off limit for each index: the pods are one instance."""
+    """A rule of a pod failure policy.
+
+    The action FailIndex is not allowed: it requires a back-off limit for each index, but all pods form one instance.
+    """
 
     action: Annotated[
         str,
@@ -398,22 +405,25 @@ class PodFailureRule(Record, frozen=True):
 
 
 class PodFailurePolicy(Record, frozen=True):
-    """What a failed pod means for the whole MiniCluster (batch/v1 PodFailurePolicy); overrides the default rules."""
+    """The effect of a failed pod on the MiniCluster (batch/v1 PodFailurePolicy).
+
+    Replaces the default rules.
+    """
 
     rules: Annotated[list[PodFailureRule], "Rules in order; the first that a failed pod meets counts."] = []
 
 
 class Autoscale(Record, frozen=True):
-    """The queue decides the size, between `min_size` and `spec.max_size`; pods are removed after `idle_seconds`."""
+    """Sizing by the queue, between `min_size` and `spec.max_size`. Pods are removed after `idle_seconds`."""
 
     min_size: Annotated[Positive, "The smallest size."] = 1
     idle_seconds: Annotated[Natural, "How long pods may be idle before they are let go."] = 60
 
 
 class Group(Record, frozen=True):
-    """Further pods with another template, `NAME-GROUP-0` and on, whose brokers join as followers.
+    """Additional pods with another template, `NAME-GROUP-0` and so on, whose brokers join as followers.
 
-    `max_size` 0 means `size`; `image` "" means that of the container with Flux.
+    `max_size` 0 means `size`. `image` "" means the image of the container with Flux.
     """
 
     name: Annotated[str, "Name of the group; its pods are NAME-GROUP-0 and on.", Length(MOST_NAME)]
@@ -521,7 +531,7 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
 
     @property
     def flux(self) -> Flux:
-        """`spec.flux`, or its meaning if absent: no options (and so no connect timeout)."""
+        """`spec.flux`. If it is absent, there are no options, and so no connect timeout."""
         return self.spec.flux or Flux(connect_timeout="")
 
     @property
@@ -536,7 +546,7 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
 
 
 class InvalidMiniCluster(ValueError):
-    """The file has no valid MiniCluster; `problems` has all its problems."""
+    """The file has no valid MiniCluster; `problems` lists everything that is wrong."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

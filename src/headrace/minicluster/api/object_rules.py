@@ -1,7 +1,7 @@
 """The API server's rules for the objects of a MiniCluster: pods, resources, volumes, mounts.
 
-The operator copies these parts of a spec into a Job, a Service and a ConfigMap, and would retry for ever if one of them
-is refused. Sources: the API conventions of Kubernetes and the reference of its Pod (version 1.34). Pure.
+The operator copies these parts of a spec into a Job, a Service and a ConfigMap, and would retry forever if the API
+server refused them. Sources: the API conventions of Kubernetes and its Pod reference (version 1.34). Pure.
 """
 
 from __future__ import annotations
@@ -47,22 +47,24 @@ _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?\Z")
 _KEY_OF_DATA = re.compile(r"(?!\.{1,2}\Z)[-._a-zA-Z0-9]{1,253}\Z")
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
-# The beginning of the names of variables by which a pod learns its place.
+# The prefix of the variables from which a pod determines its place.
 _OUR_VARIABLES = "HEADRACE_POD_"
-# Labels that Kubernetes sets on the pods of a Job (batch/v1), which is refused if its template has other values.
+# Labels that Kubernetes sets on the pods of a Job (batch/v1). A Job whose template has other values is refused.
 _NAMES_OF_JOBS = ("job-name", "batch.kubernetes.io/job-name")
 _LABELS_OF_JOBS = (*_NAMES_OF_JOBS, "controller-uid", "batch.kubernetes.io/controller-uid")
 # Volumes that the operator mounts in addition to the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
 _BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software")
-# The path that the view's programs are built for, whatever mountPath is. Pods with their image's own Flux have no view.
+# The path that the view's programs are built for, independent of mountPath. Pods with their image's own Flux have no
+# view.
 _VIEW = "/mnt/flux/view"
 _VIEW_MOUNTS = ("/mnt/flux", _VIEW)
 
 
 def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
-    """The problems that the API server would report for the objects of a cluster; the spec must have the right
-    shape.
+    """The problems that the API server would report for a cluster's objects.
+
+    The spec must have the right shape.
     """
     spec = cluster.spec
     if spec.network:
@@ -99,7 +101,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
 
 
 def _check_view_path(view: View) -> Iterator[Problem]:
-    """No other mount of the operator may be at the path of the view's volume."""
+    """Check that no other mount of the operator is at the path of the view's volume."""
     path = posixpath.normpath(view.mount_path)
     if not path.startswith("/") or not path.strip("/"):
         rule = f"must be an absolute path below /, such as /mnt/flux, not {view.mount_path!r}"
@@ -117,10 +119,10 @@ def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
 
 
 def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
-    """The `pod` of a MiniCluster or of one of its groups."""
+    """Check the `pod` of a MiniCluster or of one of its groups."""
     yield from check_labels(pod.labels, f"{path}.labels")
     for key, value in pod.labels.items():
-        # Each group has a Job of its own, and its pods may have the labels of `spec.pod`.
+        # The pods of groups belong to Jobs with other names, but may have the labels of `spec.pod`.
         own = key in _NAMES_OF_JOBS and value == cluster.name and not cluster.spec.groups
         if key in _LABELS_OF_JOBS and not own:
             yield Problem(f"{path}.labels.{key}", "is set by Kubernetes on the pods of a Job, choose another label")
@@ -139,7 +141,7 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
     preferences = not (cluster.spec.network and cluster.spec.network.disable_affinity)
     for key, values in pod.node_affinity.items():
         yield from check_key(key, f"{path}.nodeAffinity")
-        # If the operator adds no affinity of its own, such a label has no effect.
+        # Without values, such a label has an effect only if the operator adds preferences of its own.
         if not values and preferences:
             yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
         for index, value in enumerate(values):
@@ -174,7 +176,10 @@ def _check_windows(options: WindowsOptions | None, path: str) -> Iterator[Proble
 
 
 def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
-    """Resources of a whole pod are its limits and its requests, so no container may have more."""
+    """Check the resources of a whole pod.
+
+    They are its limits and its requests, so no container may have more.
+    """
     huge = sorted(name for name in given if name.startswith("hugepages-"))
     if huge and not given.keys() & {"cpu", "memory"}:
         yield Problem(path, f"{huge[0]} needs cpu or memory beside it")
@@ -209,7 +214,7 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
 
 
 def _check_words(text: str, path: str) -> Iterator[Problem]:
-    """A command that runs without a shell must be parseable into words."""
+    """Check that a command that runs without a shell can be split into words."""
     try:
         shlex.split(text)
     except ValueError as exc:
@@ -217,7 +222,7 @@ def _check_words(text: str, path: str) -> Iterator[Problem]:
 
 
 def check_image(image: str, path: str) -> Iterator[Problem]:
-    """The `image` of the object at `path`."""
+    """Check the `image` of the object at `path`."""
     if not image or image.split() != [image]:
         yield Problem(f"{path}.image", f"must be the name of an image, without spaces, not {image!r}")
 
@@ -246,7 +251,7 @@ def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
 
 
 def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]:
-    """The names and amounts of a container's resources; the quantities must be valid."""
+    """Check the names and amounts of a container's resources. The quantities must be valid."""
     if not resources:
         return
     for kind, given in (("limits", resources.limits), ("requests", resources.requests)):
@@ -275,9 +280,10 @@ def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]
 
 
 def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str) -> Iterator[Problem]:
-    """`taken` are the names and `mounts` the mount paths of the operator's own volumes in the container.
+    """Check a container's volumes.
 
-    The paths of `volumes` are added to `mounts`.
+    `taken` are the names of the operator's own volumes in the container, and `mounts` their mount paths. The paths of
+    `volumes` are added to `mounts`.
     """
     for key, volume in volumes.items():
         where = f"{path}.{key}"
@@ -325,7 +331,7 @@ def _check_volume(volume: Volume, path: str) -> Iterator[Problem]:
 
 
 def check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
-    """Names of environment variables, in the object at `path`."""
+    """Check the names of environment variables in the object at `path`."""
     for name in names:
         if not _VARIABLE.match(name):
             yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")

@@ -1,9 +1,9 @@
-"""The plan of a MiniCluster: its hosts, the brokers' options, and the shell text that its lead runs around them.
+"""The plan of a MiniCluster: hosts, the brokers' options, and the shell text around the brokers.
 
-Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. The text
-in a user's file is shell: `command`, `prefix` and `commands` are placed where the Flux Operator places them, and
+Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. Commands
+in a user's file are shell text. `command`, `prefix` and `commands` are placed where the Flux Operator places them.
 `commands.script` and the lines of a batch are written through an unquoted here-document, because existing files escape
-the job's variables as `\\${NAME}`. One thing differs from the Flux Operator on purpose: the status is the job's, not
+the job's variables as `\\${NAME}`. One difference from the Flux Operator is intended: the exit status is the job's, not
 that of the last command.
 """
 
@@ -28,7 +28,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Characters of a configuration; thousands of hosts and queues need less.
+# Maximum number of characters of a configuration; thousands of hosts and queues need less.
 _LARGEST_CONFIG = 64 << 10
 _MOST_KEY_PARTS = 50
 _KEY_CHARACTERS = string.ascii_letters + string.digits + "-_'\""
@@ -36,12 +36,12 @@ DEFAULT_OUTPUT = "/tmp/fluxout"
 # The file with a batch's output, as a word for the shell.
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
-# All followers are children of the lead, up to a number of connections that is small for it.
+# Up to 256 followers are direct children of the lead, which can easily handle that many connections.
 TOPOLOGY = "kary:256"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The plan of a MiniCluster: what its hosts run. Texts are for a shell."""
+    """The plan of a MiniCluster. `before` to `after` are shell text."""
 
     name: str
     size: int
@@ -49,38 +49,38 @@ class Plan(Struct, frozen=True, kw_only=True):
     hosts: str
     """A hostlist (RFC 29) of all hosts that may ever join, the lead first."""
     quorum: str
-    """The broker attribute; "" waits for all."""
+    """The broker attribute `broker.quorum`; "" waits for all brokers."""
     mode: Mode
     attrs: dict[str, str]
     """Broker attributes of all ranks."""
     config: dict[str, Any]
     """The brokers' configuration (RFC 14: TOML as an object)."""
     environment: dict[str, str]
-    """Variables of everything that runs on the hosts."""
+    """Environment variables for all processes on the hosts."""
     output_dir: str
     """Where the jobs of a batch write their output."""
     working_dir: str
-    """"" is the present one."""
+    """The working directory; "" is the current one."""
     strict: bool
-    """A command of the texts that fails ends its text (`set -e`)."""
+    """Whether a failing command ends the shell text (`set -e`)."""
     quiet: bool
-    """Only the job prints."""
+    """Whether only the job's output is printed."""
     timed: bool
-    """Lines with FLUXTIME tell how long the stations took."""
+    """Whether lines with FLUXTIME report how long each step took."""
     before: str
-    """On every host, before its broker."""
+    """Runs on every host before its broker."""
     lead_before: str
-    """On the lead alone, before its broker."""
+    """Runs only on the lead, before its broker."""
     follower_before: str
-    """On followers alone, before their brokers."""
+    """Runs only on followers, before their brokers."""
     initial_program: str
-    """Inside the instance; its status is the job's."""
+    """Runs inside the instance; its exit status is the job's."""
     after: str
-    """On the lead, after the instance."""
+    """Runs on the lead after the instance."""
 
 
 def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
-    """The plan of a valid MiniCluster; with `with_groups`, the pods of its groups are hosts and run the job, too."""
+    """The plan of a valid MiniCluster; `with_groups` includes the pods of its groups as hosts."""
     runner = cluster.runner
     commands = runner.commands or Commands()
     mode = mode_of(cluster)
@@ -144,7 +144,7 @@ def hostlist(cluster: MiniCluster) -> str:
 
 
 def outside_lead(cluster: MiniCluster) -> LeadBroker | None:
-    """The lead of another MiniCluster that this one joins (`spec.flux.bursting.leadBroker`); None without one."""
+    """The lead of another MiniCluster that this one joins (`bursting.leadBroker`); None without."""
     lead = cluster.flux.bursting.lead_broker if cluster.flux.bursting else None
     return lead if lead and lead.address else None
 
@@ -165,7 +165,10 @@ def hosts_outside(cluster: MiniCluster) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _count_others(hosts: str, name: str, own: int) -> int:
-    """The number of hosts in a hostlist but for NAME-0 to NAME-(own - 1); cached, since each reconcile asks for it."""
+    """The number of hosts in a hostlist except NAME-0 to NAME-(own - 1).
+
+    Cached, because each reconcile needs it.
+    """
     return sum(not _is_own(host, name, own) for host in set(Hostlist.parse(hosts)))
 
 
@@ -208,10 +211,10 @@ def node_flags(cluster: MiniCluster, with_groups: bool = False) -> list[str]:
 
 
 def job_lines(lines: str) -> Iterator[tuple[int, str]]:
-    """The jobs of a batch, each with the number of its (first) line, from 0.
+    """The jobs of a batch, each with the number of its first line, from 0.
 
-    The Flux Operator numbers output files by all lines of the text, including empty lines and comments, which are not
-    jobs. A line that ends with a backslash continues in the next.
+    Empty lines and comments are not jobs, but they are counted, because the Flux Operator numbers output files by all
+    lines. A line that ends with a backslash continues on the next line.
     """
     texts = lines.split("\n")
     begun, first = "", 0
@@ -230,10 +233,11 @@ def job_lines(lines: str) -> Iterator[tuple[int, str]]:
 
 
 def batch_script(lines: str, raw: bool) -> str:
-    """The script of a batch: `lines` as they are (raw), or each line submitted with its output in a file, then
-    a wait.
+    """The script of a batch: `lines` unchanged (`raw`), or a submission of each line followed by a wait.
+
+    Each submitted line has an output file of its own.
     """
-    # Lines are written for bash, so the script runs in bash if that writes it, otherwise in sh.
+    # Users write the lines for bash. The script runs in bash if the shell that writes it is bash, otherwise in sh.
     head = "#!${BASH:-/bin/sh}"
     if raw:
         return f"{head}\n{lines}"
@@ -241,8 +245,8 @@ def batch_script(lines: str, raw: bool) -> str:
     for index, line in job_lines(lines):
         files = f"--error=${{FLUX_OUTPUT_DIR}}/job-{index}.err --output=${{FLUX_OUTPUT_DIR}}/job-{index}.out"
         out.append(f"flux submit --flags=waitable {files} {line}")
-    # Jobs that have not started yet are waited for, too: the queue is idle before the first one starts. The wait is
-    # last: its status shows whether all jobs succeeded.
+    # `flux queue drain` also waits for jobs that have not started yet. `flux job wait` is last, because its status
+    # shows whether all jobs succeeded.
     return "\n".join([*out, "flux queue drain", "flux jobs -a", "flux job wait --all"]) + "\n"
 
 
@@ -262,14 +266,14 @@ def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
     command = '"$HEADRACE_MINI_DIR/script"' if commands.script else one_line(runner.command)
     if mode is Mode.LAUNCHER:
         return f"{prefix} {command}".strip() + "\n"
-    # `flux submit` leaves a job's standard input open for `flux job attach`, which nobody runs here: a program that
-    # reads its standard input would wait for ever.
+    # `flux submit` leaves a job's standard input open for `flux job attach`. Nothing is attached here, so a program
+    # that reads its standard input would wait forever.
     submit = flux.submit_command.strip() or "flux submit --input=/dev/null"
     return " ".join([prefix, submit, *flags, "--quiet --watch", command]).strip() + "\n"
 
 
 def one_line(command: str) -> str:
-    """A command of several lines as one line, as the Flux Operator passes it: line ends separate words.
+    """Join the lines of a command as the Flux Operator does: line ends separate words.
 
     Quoted text is not changed. Lines that begin with `#` are removed.
     """
@@ -288,13 +292,13 @@ def one_line(command: str) -> str:
             elif not quote and character in "'\"":
                 quote = character
         if not quote and line.endswith("\\"):
-            # The line continues in the next.
+            # The line continues on the next line.
             out[-1] = line[:-1]
     return "".join(out).strip()
 
 
 def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
-    """Submits the batch, waits for it, and prints its output: the table of jobs, and errors even if a job failed."""
+    """Shell text that submits the batch, waits for it, and prints its output even if a job failed."""
     words = ["flux batch", *flags, f"--flags=waitable --output={_PRINTED}", '"$HEADRACE_MINI_DIR/flux-job.batch"']
     run = f"{prefix} sh -c {shlex.quote(' '.join(words) + ' && flux job wait --all')}".strip()
     if quiet:
@@ -317,14 +321,15 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def given_config(text: str) -> dict[str, Any]:
-    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML).
+    """The tables of a `brokerConfig`.
 
-    Cached, since each reconcile asks for them: callers must not change them.
+    Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML). Cached, because each reconcile needs them.
+    Callers must not change the result.
     """
     if len(text) > _LARGEST_CONFIG:
         raise ValueError(f"has {len(text)} characters, at most {_LARGEST_CONFIG} are read")
     if _longest_key(text) > _MOST_KEY_PARTS:
-        # The parser's memory grows with the square of a key's parts.
+        # The parser's memory grows with the square of the number of parts of a key.
         raise ValueError(f"a key has more than {_MOST_KEY_PARTS} parts")
     try:
         tables: dict[str, Any] = tomllib.loads(text)
@@ -334,9 +339,7 @@ def given_config(text: str) -> dict[str, Any]:
 
 
 def _longest_key(text: str) -> int:
-    """An upper bound for the parts of a key in TOML text: the longest run of words with only dots and spaces
-    between.
-    """
+    """An upper bound for the parts of a key in TOML text: the longest run of words joined by dots."""
     longest = run = 0
     for part in text.split("."):
         run = run + 1 if part and not part.strip(" \t").strip(_KEY_CHARACTERS) else 1
@@ -345,7 +348,7 @@ def _longest_key(text: str) -> int:
 
 
 def placement_of(config: dict[str, Any]) -> list[str]:
-    """The tables that place brokers and define resources, which are left to the program that starts the brokers."""
+    """The tables that place brokers and define resources. The program that starts the brokers sets them."""
     return [name for name in config if name in ("bootstrap", "resource")]
 
 
@@ -361,7 +364,7 @@ def _config(cluster: MiniCluster) -> dict[str, Any]:
 
 
 def _here_document(path: str, text: str) -> str:
-    # The here-document is unquoted: the shell expands variables now, unless they are escaped.
+    # The here-document is unquoted, so the shell expands variables at this point unless they are escaped.
     return f'cat > "{path}" <<{_END}\n{text.rstrip()}\n{_END}'
 
 

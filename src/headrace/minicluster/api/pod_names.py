@@ -1,8 +1,8 @@
-"""The names that Kubernetes gives the pods of a cluster, in texts for brokers of one machine. Pure.
+"""Replaces the Kubernetes names of pods in texts for brokers on one machine. Pure.
 
-No name resolves there: the address of the machine replaces it. A name counts where a text has it as a host: as a whole
-word, in a URL or before a port. Names and the address have no character that a shell, Python or JSON would quote, so a
-script stays what it is.
+Such names do not resolve on one machine, so the machine's address replaces them. A name is replaced where it is a host:
+as a whole word, in a URL or before a port. Neither names nor the address contain characters that need quoting in a
+shell, in Python or in JSON, so the replacement does not break a script.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .plan import Plan
 
 # The address of all pods on one machine, as `-o torch` has it.
 ADDRESS = "127.0.0.1"
-# What may stand before and after a host. A slash alone begins a part of a path.
+# The context before and after a host. A single slash before it begins a part of a path, so it does not match.
 _WORD = r"(?<![^\s,;=@\"'`(\[{<|&])"
 _BEFORE = rf"(?:(?<=//)|{_WORD})"
 _AFTER = r"(?=[\s,;:/?#\"'`)\]}>|&\\]|\Z)"
-# The job shell expands the template on each node.
+# An index, or the template that the job shell expands on each node.
 _INDEX = r"(?:(\d{1,6})|\{\{node\.id\}\})"
-# The texts of a plan, and where users write them.
+# The shell texts of a plan, and the fields in which users write them.
 _TEXTS = {
     "before": "commands.pre",
     "lead_before": "commands.brokerPre",
@@ -34,10 +34,10 @@ _TEXTS = {
 
 
 class PodNames(NamedTuple):
-    """The names of the pods `HOST-0` to `HOST-(size - 1)` behind the Service `subdomain`, "" for none.
+    """The names of the pods `HOST-0` to `HOST-(size - 1)` of the Service `subdomain` ("" for none).
 
-    With an empty `namespace`, names in any namespace count. Pods that do not run here, such as those of other Jobs of
-    a JobSet, have names that begin with `owner`, as these pods have.
+    If `namespace` is empty, names in any namespace match. The names of these pods begin with `owner`, and so do those
+    of related pods that do not run here, such as the pods of other Jobs of a JobSet.
     """
 
     host: str
@@ -47,8 +47,10 @@ class PodNames(NamedTuple):
     owner: str
 
     def replaced(self, text: str) -> str:
-        """The text with the address for each name. A name without the Service counts only in a URL and before a port:
-        elsewhere a program may compare it with its own.
+        """The text with each name replaced by the address.
+
+        A name without the Service is replaced only in a URL and before a port. In other places, a program may compare
+        it with its own host name.
         """
 
         def address(found: re.Match[str]) -> str:
@@ -58,14 +60,16 @@ class PodNames(NamedTuple):
         return self._hosts().sub(address, text) if self.host in text else text
 
     def index_of(self, text: str) -> int | None:
-        """The index of the pod that the whole text is the name of, with or without the Service."""
+        """The index of the pod whose name is the whole text, with or without the Service; None for other text."""
         found = re.fullmatch(rf"{re.escape(self.host)}-(\d{{1,6}})(?:{self._service()})?", text)
         return int(found[1]) if found and int(found[1]) < self.size else None
 
     def first_name_in(self, text: str, given: str) -> str:
-        """The first name of a pod in the text, "" for none. Names that a script completes (`HOST-$i.SERVICE`) and those
-        of pods that do not run here count, too. A name without its Service counts if `given`, the text as users wrote
-        it, has it as a word, too: a pod's own name that a reference has put there does not.
+        """The first name of a pod in the text; "" for none.
+
+        This includes names that a script completes (`HOST-$i.SERVICE`) and names of pods that do not run here. A name
+        without its Service counts only if `given`, the text that users wrote, has such a name, too. Otherwise a
+        reference was expanded to the pod's own name.
         """
         return self._found(text) or (self._alone(given) if self._alone(text) else "")
 
@@ -81,10 +85,10 @@ class PodNames(NamedTuple):
         return found[0] if found else ""
 
     def _service(self) -> str:
-        """What follows the host in a name: the Service, and its namespace, `svc` and the cluster's domain."""
+        """A pattern for the rest of a name after the host: Service, namespace, `svc` and the cluster's domain."""
         if not self.subdomain:
             return r"(?!)"
-        # Without the rest, any last part could be the ending of a file's name.
+        # Any namespace matches only if `svc` follows: otherwise it could be the extension of a file name.
         namespace = re.escape(self.namespace) if self.namespace else r"(?:default|[a-z0-9-]+(?=\.svc))"
         return rf"\.{re.escape(self.subdomain)}(?:\.{namespace}(?:\.svc(?:\.[a-z0-9-]+)*)?)?\.?"
 
@@ -101,7 +105,7 @@ def of_minicluster(cluster: MiniCluster) -> PodNames:
 
 
 def on_one_machine(plan: Plan, names: PodNames) -> tuple[Plan, list[str]]:
-    """The plan of brokers of one machine with the names replaced, and the variables and texts that still name pods."""
+    """The plan for one machine, with names replaced, and the variables and texts that still name pods."""
     environment = {name: names.replaced(value) for name, value in plan.environment.items()}
     texts = {name: names.replaced(getattr(plan, name)) for name in _TEXTS}
     still_named = {

@@ -1,8 +1,8 @@
-"""The plan of a MiniCluster's pods: one JSON document, which the operator puts into a ConfigMap and every pod reads.
+"""The plan of pods: a JSON document that the operator puts into a ConfigMap and every pod reads.
 
-It has no secrets (keys are in a Secret) and nothing that depends on the namespace or on one pod: a pod determines its
-own name and namespace. Every pod imports this file when it starts, so the imports of `make_pod_plan` are inside the
-functions.
+It has no secrets (keys are in a Secret), and nothing in it depends on the namespace or on one pod: a pod determines its
+own name and namespace. Every pod imports this file when it starts. To keep that fast, the imports of `make_pod_plan`
+are inside the functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAN_FILE = "plan.json"
 KEYS_FOLDER = "/flux_operator_keys"
 VIEW = "/mnt/flux/view"
 
-# The folder of plan and keys in a pod that is made of somebody else's object, such as a Job.
+# The folder of the plan and the keys in a pod of a foreign object, such as a user's Job.
 FOREIGN_FOLDER = "/mnt/headrace"
 
 # Ports of a pod: the tree of brokers (TBON), the lead's channel to the operator, and the readiness probe (HTTP).
@@ -30,12 +30,12 @@ BROKER_PORT = 8050
 CHANNEL_PORT = 8051
 READY_PORT = 8052
 
-# Environment variables of a pod: its namespace, which the builders set (downward API), and its index in its Job, set by
-# Kubernetes.
+# Environment variables of a pod: its namespace (set by the builders from the downward API), and its index in its Job
+# (set by Kubernetes).
 NAMESPACE_VARIABLE = "HEADRACE_POD_NAMESPACE"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
-# The file of the termination message, and the number of bytes of it that Kubernetes keeps.
+# The file for the termination message, and the number of bytes that Kubernetes keeps of it.
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_LIMIT = 4096
 # Exit codes of a container that was killed by SIGKILL or SIGTERM: 128 + the signal.
@@ -43,8 +43,9 @@ KILLED = (137, 143)
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """A container beside the one with the broker: its command, shell texts before and after it, and whether it waits
-    for the broker's socket.
+    """A container beside the container with the broker.
+
+    It has a command, shell text before and after the command, and may wait for the broker's socket.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Pods with another template; `size` of them start. Their hosts are `<name>-<group>-<i>`."""
+    """A group of pods with another template; `size` pods start. Their hosts are `<name>-<group>-<i>`."""
 
     name: str
     size: int
@@ -66,14 +67,15 @@ class Group(Struct, frozen=True, kw_only=True):
 class PodPlan(Struct, frozen=True, kw_only=True):
     """The plan of every pod in a MiniCluster.
 
-    `hosts` is a hostlist (RFC 29) by rank of all hosts that may ever join, `lead` the host of rank 0; `lead_connect` is
-    the address of a lead outside this MiniCluster (`tcp://HOST:PORT`), otherwise "". `quorum`, `attrs` and `config` are
-    the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of `plan.Mode`. `archive` is a path
-    or "", `wrap` the words of `flux start --wrap`. `sidecars` are keyed by the container's index as text.
+    `hosts` is a hostlist (RFC 29) by rank of all hosts that may ever join, and `lead` is the host of rank 0.
+    `lead_connect` is the address of a lead outside this MiniCluster (`tcp://HOST:PORT`), otherwise "". `quorum`,
+    `attrs` and `config` are the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of
+    `plan.Mode`. `archive` is a path or "". `wrap` has the words of `flux start --wrap`. `sidecars` are keyed by the
+    container's index as text.
 
-    In the plan of somebody else's object (`foreign.pod_plan`), the five texts are "", as the command is in the pod:
-    `tasks_per_node` are its job's tasks on each node, and `node_variables` names the variables of which each pod has a
-    value of its own.
+    In the plan of a foreign object (`foreign.pod_plan`), the five texts are "", because the pod has the command.
+    `tasks_per_node` is the number of tasks of its job on each node. `node_variables` names the variables whose values
+    differ between pods.
     """
 
     name: str
@@ -92,7 +94,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     follower_before: str
     initial_program: str
     after: str
-    # `flux.environment`, for users who source flux-view.sh; a container's own variables are in its environment.
+    # `flux.environment`, for users who source flux-view.sh. A container's own variables are set in its environment.
     environment: dict[str, str]
     python_path: str = ""
     output_dir: str
@@ -107,7 +109,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     ignore_failure: bool = False
     # Whether Kubernetes replaces a pod whose container exits with 137 or 143, as under the default pod failure policy.
     replaces_killed: bool = False
-    # Whether Kubernetes restarts the lead's container in its pod where it fails (restartPolicy OnFailure).
+    # Whether Kubernetes restarts the lead's container in place when it fails (restartPolicy OnFailure).
     restarts_lead: bool = False
     wrap: list[str] = []
     archive: str = ""
@@ -123,15 +125,15 @@ def encode(plan: PodPlan) -> str:
 
 
 def decode(text: str | bytes) -> PodPlan:
-    """The plan in a text. Raises ValueError (also msgspec's) for any other text."""
+    """Parse the text of a plan. Raises ValueError (also msgspec's) if it is invalid."""
     return msgspec.json.decode(text, type=PodPlan)
 
 
 def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
     """The plan of a valid MiniCluster's pods, in a Kubernetes cluster with this DNS domain.
 
-    `known_hosts` is the hostlist of a running instance: its hosts keep their ranks, new hosts are appended, and those
-    at the end that are no longer wanted are left out.
+    `known_hosts` is the hostlist of a running instance. Its hosts keep their ranks, new hosts are appended, and
+    unwanted hosts at its end are removed.
     """
     from headrace.formats.spec.hostlist import first_host
 
@@ -140,9 +142,9 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
     plan = make_plan(cluster, with_groups=True)
     hosts, quorum = plan.hosts, plan.quorum
     if known_hosts and known_hosts != hosts:
-        hosts, has_left, count = _joined_hosts(known_hosts, hosts)
-        if has_left:
-            # Hosts that do not come any more keep their ranks before others, but the next lead must not wait for them.
+        hosts, has_unwanted, count = _joined_hosts(known_hosts, hosts)
+        if has_unwanted:
+            # Unwanted hosts keep their ranks if wanted hosts follow, but a new lead must not wait for them.
             quorum = quorum or str(count)
     flux, spec = cluster.flux, cluster.spec
     remote = outside_lead(cluster)
@@ -188,8 +190,10 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
 
 @functools.lru_cache(maxsize=256)
 def _joined_hosts(known_hosts: str, hosts: str) -> tuple[str, bool, int]:
-    """The hosts of a running instance with the wanted ones after them; whether some of them are not wanted any more;
-    and the number of those that are wanted. Cached, since it is the same at each reconcile.
+    """The hosts of a running instance followed by new hosts, as a hostlist.
+
+    Also returns whether the instance has unwanted hosts, and the number of wanted hosts. Cached, because the result is
+    the same at each reconcile.
     """
     from headrace.formats.spec.hostlist import Hostlist
 
@@ -197,16 +201,16 @@ def _joined_hosts(known_hosts: str, hosts: str) -> tuple[str, bool, int]:
     wanted_set = set(wanted)
     while known and known[-1] not in wanted_set:
         known.pop()
-    # A dictionary keeps the order of what is added first.
+    # A dictionary removes duplicates and keeps the order.
     return str(Hostlist(dict.fromkeys([*known, *wanted]))), not wanted_set.issuperset(known), len(wanted)
 
 
 def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:
     """The brokers' configuration.
 
-    The user's `[resource]` is used without `path`, which names a file with one R for all pods, while here each pod
-    reports the resources that it finds. By default, the rank of a lost pod is drained, and the instance does not wait
-    for pods that may start later.
+    The user's `[resource]` is used without `path`: that is a file with one R for all pods, but here each pod reports
+    the resources that it finds. By default, the rank of a lost pod is drained, and the instance does not wait for pods
+    that may start later.
     """
     from .plan import given_config
 

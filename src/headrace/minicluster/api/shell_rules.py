@@ -1,4 +1,4 @@
-"""Rules for the shell text of a MiniCluster: text that no shell can parse is refused before a pod starts. Pure.
+"""Rules for shell text: text that no shell can parse is refused before pods start. Pure.
 
 The parts are checked as they are joined in `plan`, because a quote may begin in one part and end in the next.
 """
@@ -18,12 +18,12 @@ from .shell_text import Mode
 
 # The path and the text of a field.
 _Part = tuple[str, str]
-# What the shell expands in an unquoted here-document, and what a backslash protects from that.
+# The expansions in an unquoted here-document, and the characters that a backslash escapes there.
 _REPLACED = re.compile(r"(?<!\\)(\\\\)*[$`]")
 _ESCAPED = re.compile(r"\\(\n|[\\$`])")
 _QUOTES = "'\""
 _BEFORE_COMMENT = frozenset(" \t\n;|&()<>")
-# A shell that reaches one of these does not read the following lines.
+# Commands after which a shell does not read the following lines.
 _ENDS = re.compile(r"\b(exit|exec|return)\b")
 _CASE = re.compile(r"\bcase\b")
 _SHOWN = 24
@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[^\\'\"$(){}`#<]+")
 
 
 def check_shell_texts(cluster: MiniCluster) -> Iterator[Problem]:
-    """Problems with quotes that are never closed, in the texts that Headrace's shells run."""
+    """Problems with unclosed quotes in the texts that Headrace's shells run."""
     containers = cluster.spec.containers
     if len(containers) > 1 and sum(one.run_flux for one in containers) != 1:
         return
@@ -67,7 +67,7 @@ def _check_runner(cluster: MiniCluster, path: str) -> Iterator[Problem]:
 
 
 def _check_around(cluster: MiniCluster, commands: Commands, path: str) -> Iterator[Problem]:
-    """The texts that run before and after the brokers, of the lead and of followers."""
+    """Check the texts before and after the brokers, of the lead and of followers."""
     spec = cluster.spec
     first = [(f"{path}.init", commands.init), (f"{path}.pre", commands.pre)]
     lead, worker = (f"{path}.brokerPre", commands.broker_pre), (f"{path}.workerPre", commands.worker_pre)
@@ -87,7 +87,7 @@ def _check_sidecar(container: Container, path: str) -> Iterator[Problem]:
 
 
 def _batch(container: Container) -> str:
-    """The text that the shell of a batch parses; "" if it depends on values of variables."""
+    """The text that the shell of a batch parses; "" if it depends on the values of variables."""
     text = container.command if container.batch_raw else "\n".join(line for _, line in job_lines(container.command))
     return "" if _REPLACED.search(text) else _ESCAPED.sub(lambda found: found[1].strip("\n"), text)
 
@@ -97,7 +97,10 @@ def _check_lines(*parts: _Part) -> Iterator[Problem]:
 
 
 def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
-    """A problem if `joined` leaves a quote open and one of its parts does so by itself; it names the first of those."""
+    """A problem if `joined` leaves a quote open.
+
+    It names the first part that also leaves a quote open by itself.
+    """
     if not open_quote(joined):
         return
     for path, text in parts:
@@ -108,7 +111,7 @@ def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
 
 
 class OpenQuote(NamedTuple):
-    """A quote that is never closed: its line, from 1, and the text from it on, truncated if it is long."""
+    """A quote that is never closed: its line (from 1), and the beginning of its text."""
 
     line: int
     excerpt: str
@@ -119,8 +122,9 @@ class OpenQuote(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def open_quote(text: str) -> OpenQuote | None:
-    """The quote that `text` leaves open; None if all are closed, or if that cannot be determined. Cached, since each
-    reconcile asks.
+    """The quote that `text` leaves open; None if all quotes are closed, or if that cannot be determined.
+
+    Cached, because each reconcile needs it.
     """
     constructs = _open_constructs(text)
     opened = [at for closer, at in constructs if closer in _QUOTES]
@@ -135,7 +139,8 @@ def open_quote(text: str) -> OpenQuote | None:
 
 
 def _open_constructs(text: str) -> list[tuple[str, int]]:
-    """The open constructs at the end of `text`, outermost first: the character that would close each, and its position.
+    """The open constructs at the end of `text`, outermost first, as closing character and position.
+
     Empty if they cannot be determined.
     """
     opened: list[tuple[str, int]] = []
@@ -170,8 +175,9 @@ def _open_constructs(text: str) -> list[tuple[str, int]]:
 
 
 def _is_beyond(ahead: str, closer: str) -> bool:
-    """Whether `ahead`, three characters, begins with a construct whose quotes follow other rules, or rules that differ
-    between shells.
+    """Whether `ahead` (three characters) begins with a construct that this parser does not handle.
+
+    Quotes follow other rules in these constructs, or rules that differ between shells.
     """
     if closer != '"' and ahead[:2] in ("<<", "$'"):
         return True

@@ -1,10 +1,10 @@
-"""Shell text around an instance, for the local runner and for pods, and commands that need no shell. Pure."""
+"""Shell text around an instance, for the local runner and pods, and commands without a shell. Pure."""
 
 from __future__ import annotations
 
 import enum
 
-# Special characters of a shell outside of quotes, and within double quotes.
+# Characters that are special to a shell: outside of quotes, and within double quotes.
 _SPECIAL = frozenset("|&;<>()$`\\*?[]#~{}!\n")
 _SPECIAL_QUOTED = frozenset("$`\\!")
 
@@ -12,17 +12,17 @@ _SPECIAL_QUOTED = frozenset("$`\\!")
 class Mode(enum.Enum):
     """How the command of a MiniCluster is run."""
 
-    INTERACTIVE = "interactive"  # no command: the instance stays until it is stopped
+    INTERACTIVE = "interactive"  # no command: the instance runs until it is stopped
     BATCH = "batch"  # each line is a job of a batch script
-    LAUNCHER = "launcher"  # the command submits by itself
+    LAUNCHER = "launcher"  # the command submits jobs itself
     SUBMIT = "submit"  # the command is one job
 
 
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:
-    """Shell text of the whole run: `before` the brokers, the command `start` that runs them, and `after` them.
+    """Shell text of the whole run: `before`, the command `start` that runs the brokers, and `after`.
 
-    Before and after the brokers, SIGTERM ends the text at once; while they run, the brokers end first. The status is
-    that of `start`.
+    Before and after the brokers, SIGTERM ends the text at once. While the brokers run, they end first. The exit status
+    is that of `start`.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
@@ -36,8 +36,10 @@ def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool
 
 
 def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: bool) -> str:
-    """Shell text of a sidecar. SIGTERM ends `command` as soon as the program that the shell waits for has ended;
-    `after` is always run. The status is that of `command`, or 143 after SIGTERM.
+    """Shell text of a sidecar.
+
+    After SIGTERM, `command` ends as soon as the program ends that the shell waits for. `after` is always run. The exit
+    status is that of `command`, or 143 after SIGTERM.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
@@ -49,16 +51,16 @@ def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: 
 
 
 def inner_text(mode: Mode, program: str, *, ready: str = "", done: str = "") -> str:
-    """Shell text inside the instance, on the lead; `ready` and `done` are commands before and after the program."""
+    """Shell text inside the instance; `ready` and `done` are commands before and after the program."""
     if mode is Mode.INTERACTIVE:
         program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
     return f"export fluxsocket=$FLUX_URI\n{ready}{program}headrace_status=$?\n{done}exit $headrace_status\n"
 
 
 def plain_words(text: str) -> list[str] | None:
-    """The words of a command that needs no shell: plain and quoted words. None for any other command."""
+    """The words of a command that has only plain and quoted words; None for a command that needs a shell."""
     words: list[str] = []
-    # None between words, since a quoted word may be empty.
+    # None between words, because a quoted word may be empty.
     word: str | None = None
     quote = ""
     for character in text.strip():

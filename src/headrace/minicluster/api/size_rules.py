@@ -1,8 +1,8 @@
-"""Rules of how much a MiniCluster may hold: what Linux, the API server and one reconcile can take. Pure.
+"""Limits on the size of a MiniCluster, so that Linux, the API server and a reconcile can handle it.
 
-A shell gets its text as one argument, for which Linux has 128 KiB (MAX_ARG_STRLEN), the same as for an environment
-variable. The scripts lie in a ConfigMap, which has 1 MiB at most; `kubectl apply` keeps a copy of the whole object in
-an annotation, which has 256 KiB at most. Hosts are numbered by the operator at each reconcile.
+Pure. A shell gets its text as one argument, which Linux limits to 128 KiB (MAX_ARG_STRLEN), like an environment
+variable. The scripts are in a ConfigMap, which has at most 1 MiB. `kubectl apply` keeps a copy of the whole object in
+an annotation, which has at most 256 KiB. The operator enumerates the hosts at each reconcile.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from .fields import MOST_PODS, Bursting, Commands, MiniCluster, Spec
 from .plan import batch_script, initial_program, mode_of, one_line
 from .shell_text import Mode
 
-# Bytes of the spec, as JSON, and the values in it, of which each reconcile compares all.
+# Maximum number of bytes of the spec as JSON, and of values in it: each reconcile compares all values.
 LARGEST_SPEC = 256 << 10
 MOST_VALUES = 2048
-# Bytes of one argument or variable, with the zero at its end, and those of Headrace's own lines around a user's text.
+# Maximum number of bytes of an argument or variable, including the final zero byte, and the part of it that is reserved
+# for Headrace's own lines around a user's text.
 _LARGEST_ARGUMENT, _OWN_LINES = 128 << 10, 4 << 10
 LARGEST_TEXT = _LARGEST_ARGUMENT - _OWN_LINES
-# Hosts outside a MiniCluster, and MiniClusters that they belong to.
+# Maximum number of hosts outside a MiniCluster, and of MiniClusters that they belong to.
 MOST_OUTSIDE, MOST_CLUSTERS = 8192, 256
 
 _Part = tuple[str, str]
 
 
 def check_spec_size(spec: Any) -> Iterator[Problem]:
-    """A problem with the size of a spec as it was read."""
+    """Problems with the size of a spec as it was read."""
     size = len(msgspec.json.encode(spec))
     if size > LARGEST_SPEC:
         yield Problem("spec", f"has {size} bytes as JSON, at most {LARGEST_SPEC} fit: put large files on a volume")
@@ -89,7 +90,7 @@ def _check_runner(cluster: MiniCluster, path: str) -> Iterator[Problem]:
 
 
 def _check_text(parts: list[_Part]) -> Iterator[Problem]:
-    """A problem of the largest of the texts that one shell runs, if together they are too large."""
+    """A problem if the texts that one shell runs are too large together; it names the largest of them."""
     sizes = {path: len(text.encode(errors="surrogatepass")) for path, text in parts}
     total = sum(sizes.values())
     if total <= LARGEST_TEXT:
@@ -114,7 +115,7 @@ def _check_variables(cluster: MiniCluster) -> Iterator[Problem]:
 
 
 def check_hosts(spec: Spec) -> Iterator[Problem]:
-    """Problems with the number of hosts, known before any list of them is made."""
+    """Problems with the number of hosts. They are found without building a list of hosts."""
     bursting = (spec.flux.bursting if spec.flux else None) or Bursting()
     path = "spec.flux.bursting"
     # Sizes out of bounds are reported by their own rule.

@@ -10,8 +10,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def toml_text(tables: dict[str, Any]) -> str:
-    """The text of tables with strings, numbers, booleans, times, arrays and tables. Raises TypeError for other
-    values.
+    """The text of tables with strings, numbers, booleans, times, arrays and tables.
+
+    Raises TypeError for others.
     """
     lines: list[str] = []
     _table(lines, [], tables)
@@ -34,7 +35,7 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    # A basic string; package json could write it, but takes longer to import than this file.
+    # A basic string. The package json could write it, but takes longer to import than this file.
     return f'"{text.translate(_ESCAPES)}"'
 
 

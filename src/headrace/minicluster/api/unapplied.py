@@ -1,6 +1,6 @@
-"""The fields of a MiniCluster that have no effect: anywhere, or on one machine (images, volumes, pod settings).
+"""Given fields that have no effect: anywhere, or on one machine (images, volumes, pod settings).
 
-Users are told once, so that nobody relies on a command, a limit or a mount that does not exist. Pure.
+Headrace reports these fields once, so that users do not rely on a command, a limit or a mount that has no effect. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .fields import Commands, Flux, MiniCluster, Record, Volume
 from .plan import given_config, mode_of, placement_of
 from .shell_text import Mode
 
-# What submits in modes without the submit command.
+# Why `submitCommand` or `optionFlags` have no effect in these modes.
 _SUBMITS = {
     Mode.BATCH: "a batch is submitted by flux batch",
     Mode.LAUNCHER: "a launcher submits by itself",
@@ -43,7 +43,7 @@ def without_effect(cluster: MiniCluster) -> list[str]:
 
 
 def _lasts(volume: Volume, path: str) -> bool:
-    """Whether a file at `path` is in the volume, and outlasts the pod."""
+    """Whether a file at `path` is in the volume and outlasts the pod."""
     return not volume.empty_dir and PurePosixPath(path).is_relative_to(volume.path)
 
 
@@ -69,7 +69,7 @@ def not_applied(cluster: MiniCluster) -> list[str]:
 
 
 def _overridden(flux: Flux, mode: Mode) -> Iterator[str]:
-    """Fields that have no effect because of another field of the same file."""
+    """Fields that have no effect because of another field of the same file, each with the reason."""
     if flux.broker_config:
         for name in placement_of(given_config(flux.broker_config)):
             yield f"spec.flux.brokerConfig [{name}]"

@@ -1,9 +1,8 @@
 """Reads a MiniCluster file and reports all its problems at once, each with its path and the rule.
 
 There are two passes, both pure: first the shape (fields and types, from `fields`), then the rules that the API server,
-the operator or its objects would enforce later. The second pass checks the document without the parts of wrong shape,
-and does not report problems that depend on these, so that each mistake is reported once. Files that work elsewhere must
-be accepted here.
+the operator or its objects would enforce later. The second pass skips the parts that have a wrong shape and problems
+that depend on them, so that each mistake is reported once. Files that work with the Flux Operator must be accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from .size_rules import check_hosts, check_spec_size, check_texts
 _HOST_LIMIT = 63
 _SPEC, _TEXTS = type_of(Spec), type_of(dict[str, str])
 _REQUIRED = "is required"
-# The fields that a field's rule compares with, in the same object.
+# For each field, the other fields of the same object that its rule reads.
 _LOOKED_AT = {
     "maxSize": ("size",),
     "minSize": ("size",),
@@ -44,7 +43,7 @@ _LOOKED_AT = {
     "command": ("batch", "commands"),
     "path": ("emptyDir",),
 }
-# The fields that a field's rule compares with in other objects, by the beginning of the field's path.
+# For fields by the beginning of their path, the fields of other objects that their rules read.
 _LOOKED_AT_ELSEWHERE = {
     "spec.autoscale.minSize": ("spec.size", "spec.maxSize", "spec.minSize"),
     "spec.podFailurePolicy.rules": ("spec.containers", "spec.flux"),
@@ -59,8 +58,10 @@ _METADATA = (
 
 
 class Source(NamedTuple):
-    """The contents of a file: its MiniCluster, the other kinds in it ("PersistentVolumeClaim/data"), warnings, and all
-    documents as they were read.
+    """The contents of a file.
+
+    `others` are the other objects in it ("PersistentVolumeClaim/data"). `documents` are all documents as they were
+    read.
     """
 
     cluster: MiniCluster
@@ -72,8 +73,7 @@ class Source(NamedTuple):
 def load(text: str, suffix: str = "") -> Source:
     """The only MiniCluster in a YAML text. Raises InvalidMiniCluster with all problems.
 
-    With `suffix`, a document without a name is named by its `generateName` and that, as the API server names what is
-    created.
+    With `suffix`, a document without a name gets the name `generateName` + `suffix`, as the API server would name it.
     """
     found, warnings = documents(text)
     found = [_named(one, suffix) for one in found] if suffix else found
@@ -108,7 +108,7 @@ def check(document: Any) -> MiniCluster:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
         found = [*_check_rules(spec), *check_objects(cluster), *check_added_fields(cluster)]
         sizes = [*check_spec_size(well_shaped), *(check_texts(cluster) if spec.containers else ())]
-        # Quotes are looked for in what is small enough.
+        # Quotes are checked only if all sizes are within their limits.
         found += sizes or check_shell_texts(cluster)
         ruled = {one.path for one in found}
         found = [*(one for one in check_marks(spec, _SPEC, "spec") if one.path not in ruled), *found]
@@ -246,8 +246,9 @@ def _unknown_field(key: str, known: tuple[str, ...]) -> str:
 
 
 def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
-    """`raw` without the parts that `shape` reports, and their paths; an object without a required field is removed
-    whole.
+    """`raw` without the parts that `shape` reports, and the paths of these parts.
+
+    An object without a required field is removed as a whole.
     """
     well_shaped, wrong = raw, set[str]()
     while shape and "spec" not in wrong:
@@ -258,7 +259,10 @@ def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
 
 
 def _without(value: Any, wrong: set[str], path: str) -> Any:
-    """`value`, found at `path`, without the values at the paths `wrong`; a list with such an item becomes empty."""
+    """`value`, located at `path`, without the values at the paths `wrong`.
+
+    A list with a wrong item becomes empty.
+    """
     if isinstance(value, dict):
         parts = {key: f"{path}.{key}" for key in value}
         return {key: _without(value[key], wrong, where) for key, where in parts.items() if where not in wrong}
@@ -269,7 +273,7 @@ def _without(value: Any, wrong: set[str], path: str) -> Any:
 
 
 def _depends(path: str, wrong: set[str]) -> bool:
-    """Whether a rule's problem at `path` may be caused by a part that was removed."""
+    """Whether a problem at `path` may be caused by a part that was removed."""
     parent, _, key = path.rpartition(".")
     if {f"{parent}.{other}" for other in _LOOKED_AT.get(key, ())} & wrong:
         return True
@@ -372,7 +376,7 @@ def _check_roles(spec: Spec) -> Iterator[Problem]:
 
 
 def _check_container(container: Container, path: str, named: bool = True) -> Iterator[Problem]:
-    """`named` says whether the container in a pod has the name of the file."""
+    """The problems of a container. `named`: the container in the pod has the name that the file gives."""
     if named and container.name and not LABEL.match(container.name):
         yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
     yield from check_variables(container.environment, f"{path}.environment")
@@ -398,7 +402,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         except ValueError as exc:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
     try:
-        # A wrong topology is detected with few brokers, too, and the shape is computed for each broker.
+        # The topology is computed for each broker, so it is checked with at most 64 brokers, which find any error.
         Topology(min(max(spec.size, 1), 64), flux.topology or "kary:2")
     except TopologyError as exc:
         yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))

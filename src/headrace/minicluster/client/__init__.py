@@ -1,1 +1,1 @@
-"""Users' calls about MiniClusters on Kubernetes, with their own rights."""
+"""Operations on MiniClusters on Kubernetes, with the user's own rights."""

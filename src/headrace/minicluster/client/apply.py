@@ -1,13 +1,13 @@
-"""Server-side apply of users' documents of any kind: conflicts that are resolved for the user, and stale fields.
+"""Server-side apply of documents of any kind, resolution of conflicts, and stale fields.
 
-All our commands write as one field manager. The API server still separates a field that `scale` has set from one that
-`apply` has set (another operation, another subresource), and treats kubectl's commands as other managers, so it reports
-conflicts between commands of the same user. These conflicts are resolved here; a field of any other manager, such as an
-autoscaler, is changed only if the user says so.
+All our commands write as one field manager. But the API server distinguishes fields set by `scale` from fields set by
+`apply` (another operation, another subresource), and treats kubectl's commands as other managers. So it reports
+conflicts between commands of the same user, which this module resolves. A field of any other manager, such as an
+autoscaler, is changed only if the user forces it.
 
-A stale field is one that a stored MiniCluster keeps although the document applied to it no longer has it. Server-side
-apply removes the fields that the same manager applied before; those that another manager set stay, as of `kubectl
-apply` or `headrace mini scale`. Sources: Kubernetes documentation, "Server-Side Apply"; FieldsV1 of meta/v1.
+A stale field is a field of a stored MiniCluster that the applied document no longer has. Server-side apply removes only
+fields that the same manager applied before. Fields set by another manager, for example by `kubectl apply` or `headrace
+mini scale`, stay. Sources: Kubernetes documentation, "Server-Side Apply"; FieldsV1 of meta/v1.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .clusters import EndedError, ended
 Object = dict[str, Any]
 _Path = tuple[str, ...]
 
-# The field manager of our commands, and the prefix of kubectl's (kubectl-client-side-apply, kubectl-edit ...).
+# The field manager of our commands, and the prefix of kubectl's managers (kubectl-client-side-apply, kubectl-edit ...).
 FIELD_MANAGER = "headrace-mini"
 KUBECTL = "kubectl"
 _CONFLICT = re.compile(r'conflict with "([^"]*)"')
-# Managers that users know by another name.
+# The names by which users know some managers.
 _KNOWN = {
     "kube-controller-manager": "kube-controller-manager (a HorizontalPodAutoscaler)",
     "headrace-operator": "headrace-operator (spec.autoscale)",
@@ -50,16 +50,17 @@ class ConflictError(Exception):
 
 
 class Applied(NamedTuple):
-    """The stored object, and the fields that were taken over from kubectl's managers."""
+    """The stored object, and the fields whose ownership was taken over from kubectl's managers."""
 
     stored: Object
     taken_over: tuple[Conflict, ...] = ()
 
 
 async def apply(api: Api, document: Object, namespace: str, force: bool) -> Applied:
-    """Server-side apply of one document of any kind. `namespace` is used for a document without one.
+    """Server-side apply of one document of any kind.
 
-    Raises ConflictError if another manager than kubectl has set one of its fields and `force` is false; ApiError.
+    `namespace` is used for a document without a namespace. Raises ConflictError if a manager other than kubectl has set
+    one of its fields and `force` is false. Raises ApiError.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
@@ -81,8 +82,9 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
 
 
 async def check(api: Api, documents: list[Object], namespace: str) -> None:
-    """What can be known before the first document is sent: that all kinds exist, and that no MiniCluster of these has
-    ended, which would not run again. Raises ApiError, EndedError.
+    """Check, before anything is sent, that all kinds exist and none of the MiniClusters has ended.
+
+    A MiniCluster that has ended would not run again. Raises ApiError, EndedError.
     """
     for document in documents:
         kind, _ = await resource(api, str(document.get("apiVersion", "")), str(document.get("kind", "")))
@@ -91,7 +93,7 @@ async def check(api: Api, documents: list[Object], namespace: str) -> None:
             try:
                 stored = await api.get(kind, metadata.get("namespace") or namespace, metadata["name"])
             except ApiError as exc:
-                # Without the right to read (403), the response to the write tells the user what is wrong.
+                # Without the right to read (403), the response to the write reports problems to the user.
                 if exc.status not in (403, 404):
                     raise
             else:
@@ -100,7 +102,7 @@ async def check(api: Api, documents: list[Object], namespace: str) -> None:
 
 
 def conflicts(details: Object) -> list[Conflict]:
-    """The conflicts in the `details` of a Status; [] for a Status about anything else."""
+    """The conflicts in the `details` of a Status; [] for a Status about another error."""
     found = []
     for cause in details.get("causes") or ():
         match = _CONFLICT.match(cause.get("message") or "")
@@ -116,7 +118,10 @@ def _refusal(what: str, foreign: list[Conflict]) -> str:
 
 
 async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
-    """The resource of a kind, and whether it has namespaces, from the API server's discovery. Raises ApiError."""
+    """The resource of a kind, and whether it is namespaced, from the API server's discovery.
+
+    Raises ApiError.
+    """
     if (api_version, kind) == (MINICLUSTERS.api_version, MINICLUSTERS.kind):
         return MINICLUSTERS, True
     group, _, version = api_version.rpartition("/")
@@ -133,8 +138,7 @@ async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
 
 
 class StaleFields(NamedTuple):
-    """Paths of stale fields ("spec.tasks"), the managers that set them, and the merge patch (RFC 7396) that removes
-    them."""
+    """Stale fields ("spec.tasks"), their managers, and the merge patch (RFC 7396) to remove them."""
 
     fields: tuple[str, ...]
     managers: tuple[str, ...]
@@ -146,8 +150,9 @@ class StaleFields(NamedTuple):
 
 
 def find_stale_fields(stored: Object, document: Object) -> StaleFields | None:
-    """The stale fields of `spec` after `document` was applied; None without any. Fields without an effect, such as
-    defaults, are ignored.
+    """The stale fields of `spec` after `document` was applied; None if there are none.
+
+    Fields without an effect, such as fields at their defaults, are ignored.
     """
     found: dict[_Path, str] = {}
     for entry in stored["metadata"].get("managedFields") or ():
@@ -175,7 +180,10 @@ def removal(stale: StaleFields, namespace: str, name: str) -> str:
 
 
 def _leaves(owned: Object, path: _Path) -> Iterator[_Path]:
-    """The paths that a FieldsV1 names. Items of lists are left out: a merge patch removes lists as a whole."""
+    """The paths in a FieldsV1 record.
+
+    Items of lists are omitted, because a merge patch removes a list as a whole.
+    """
     for key, inside in owned.items():
         if key.startswith("f:"):
             here = (*path, key[2:])
@@ -194,7 +202,10 @@ def _has(document: Any, path: _Path) -> bool:
 
 
 def _matters(stored: Object, path: _Path) -> bool:
-    """Whether the field makes the MiniCluster a different one; the API server stores defaults, too."""
+    """Whether the MiniCluster would differ without the field.
+
+    The API server also stores fields at their defaults.
+    """
     document = json.loads(json.dumps({key: stored[key] for key in ("apiVersion", "kind", "spec")}))
     document["metadata"] = {"name": stored["metadata"]["name"]}
     try:

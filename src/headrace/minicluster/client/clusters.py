@@ -1,4 +1,4 @@
-"""Users' operations on MiniClusters on Kubernetes: find, follow, scale, delete; with the users' own rights.
+"""Operations on MiniClusters on Kubernetes (find, follow, scale, delete), with the user's own rights.
 
 The commands of `headrace mini` and the kubectl plugin call these functions and print their results. `apply` has the
 operations on documents, `containers` those on containers.
@@ -27,19 +27,21 @@ OVER = ("Finished", "Failed", "Invalid")
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
-# Characters of a label's value.
+# Maximum number of characters of a label's value.
 _LONGEST_LABEL = 63
 # Seconds between two requests for the remaining pods.
 _PODS_PERIOD = 0.5
 
 
 class NotFoundError(Exception):
-    """There is no such MiniCluster, or no such pod of one; the message names those that exist."""
+    """There is no such MiniCluster or pod; the message names those that exist."""
 
 
 class Deleted(NamedTuple):
-    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" if only
-    its pods remain. `finalizers` are those that keep it.
+    """A MiniCluster that was deleted.
+
+    `uid` is "" if only its pods remain. `controllers` are the uids of its pods' controllers (its Jobs, or itself).
+    `finalizers` are the finalizers that delay the deletion.
     """
 
     namespace: str
@@ -50,11 +52,11 @@ class Deleted(NamedTuple):
 
 
 class EndedError(Exception):
-    """The MiniCluster has ended and cannot do what is asked; the message says how to run it again."""
+    """The MiniCluster has ended, so the request is refused; the message says how to run it again."""
 
 
 class TooLargeError(Exception):
-    """A size above the MiniCluster's own `maxSize`; the message has both numbers and says how to raise it."""
+    """A size above the MiniCluster's `maxSize`; the message says how to raise `maxSize`."""
 
 
 async def find(api: Api, namespace: str, name: str) -> Object:
@@ -83,11 +85,10 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
 async def follow(
     api: Api, namespace: str, name: str, lost: Callable[[str], None] = lambda _why: None, kind: Kind = MINICLUSTERS
 ) -> AsyncIterator[Object | None]:
-    """The MiniCluster, or the object of another kind, as it is and after each change; None, the last item, when it is
-    deleted.
+    """Yield the MiniCluster, or the object of another kind, as it is now and after each change.
 
-    Uses a watch, or a request each second if the user may not watch. While the API server cannot be reached it is tried
-    again, and `lost` gets the reason each time. Raises ApiError.
+    The last item is None, when the object is deleted. Uses a watch, or polls every second if the user may not watch.
+    While the API server is unreachable, retries and calls `lost` with the reason each time. Raises ApiError.
     """
     try:
         async for found in _watched(api, kind, namespace, name, lost):
@@ -119,20 +120,20 @@ async def _watched(
                     yield one
             pause = _RETRY
         except Unreachable as exc:
-            # The API server may be reachable again; the caller decides how long to wait.
+            # The API server may become reachable again. The caller decides how long to wait.
             lost(str(exc))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
             if exc.status != 410:
-                if not _passes(exc):
+                if not _is_temporary(exc):
                     raise
                 lost(str(exc))
             await asyncio.sleep(pause)
 
 
-def _passes(exc: ApiError) -> bool:
-    """Whether an error is one of a server that is overloaded or changes, as behind a load balancer in an upgrade."""
+def _is_temporary(exc: ApiError) -> bool:
+    """Whether the error is temporary, as of an overloaded server or during an upgrade."""
     return exc.status == 429 or exc.status >= 500
 
 
@@ -151,7 +152,7 @@ async def _polled(
             if exc.status == 404:
                 yield None
                 return
-            if not _passes(exc):
+            if not _is_temporary(exc):
                 raise
             lost(str(exc))
         else:
@@ -163,14 +164,14 @@ async def _polled(
 
 
 def status_of(cluster: Object) -> Object:
-    """The status if it belongs to the stored generation; {} until the operator has reconciled that."""
+    """The status if it belongs to the current generation; {} until the operator has reconciled it."""
     status = cluster.get("status") or {}
     current = status.get("observedGeneration", 0) >= cluster["metadata"].get("generation", 0)
     return status if current else {}
 
 
 def ended(cluster: Object) -> str:
-    """The message for a MiniCluster that has ended, even if its spec was changed since; "" for any other."""
+    """The message for a MiniCluster that has ended, even if its spec was changed since; "" if not."""
     status = cluster.get("status") or {}
     if not (status.get("times") or {}).get("finished"):
         return ""
@@ -182,7 +183,7 @@ def ended(cluster: Object) -> str:
 
 
 def other_manager(cluster: Object) -> str:
-    """The message for a MiniCluster that another controller manages (`spec.managedBy`); "" for one of ours."""
+    """The message for a MiniCluster of another controller (`spec.managedBy`); "" if it is ours."""
     manager = (cluster.get("spec") or {}).get("managedBy") or ""
     if manager in ("", MANAGED_BY_US):
         return ""
@@ -199,7 +200,7 @@ def progress(cluster: Object) -> str:
 
 
 def exit_status(cluster: Object) -> int:
-    """The exit status of a command that waited for the end of a MiniCluster: the job's status, 1 without one."""
+    """The exit status of a command that waited for the end: the job's; 1 if a failure has none."""
     status = status_of(cluster)
     if status.get("phase") == "Finished":
         return int(status.get("exitCode") or 0)
@@ -224,9 +225,10 @@ def service_command(cluster: Object) -> list[str]:
 
 
 async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[str], None]) -> Object:
-    """Change the size through the scale subresource; returns the Scale. `tell` gets a message if it will not last.
+    """Change the size through the scale subresource; return the Scale.
 
-    Raises NotFoundError, EndedError, TooLargeError, ApiError.
+    If `spec.autoscale` will change the size again, `tell` is called with a message. Raises NotFoundError, EndedError,
+    TooLargeError, ApiError.
     """
     cluster = await find(api, namespace, name)
     over = ended(cluster)
@@ -253,10 +255,10 @@ async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[
 async def delete(
     api: Api, namespace: str, name: str, tell: Callable[[str], None], *, without_saving: bool = False
 ) -> Deleted:
-    """Delete a MiniCluster and its objects; returns when the deletion is accepted.
+    """Delete a MiniCluster and its objects; return when the deletion is accepted.
 
-    With `without_saving`, the operator is not waited for, which saves the queue where `archive.path` is set. `tell`
-    gets a message if it is being deleted already. Raises NotFoundError, ApiError.
+    If `archive.path` is set, the operator saves the queue first; `without_saving` skips this. If the MiniCluster is
+    being deleted already, `tell` is called with a message. Raises NotFoundError, ApiError.
     """
     try:
         metadata = (await find(api, namespace, name))["metadata"]
@@ -278,14 +280,14 @@ async def delete(
 
 
 async def release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, ...]:
-    """Remove the operator's finalizer of a MiniCluster; returns those of others."""
+    """Remove the operator's finalizer from a MiniCluster; return the other finalizers."""
     while True:
         try:
             metadata = (await api.get(MINICLUSTERS, namespace, name))["metadata"]
             others = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
             if metadata["uid"] != uid:
                 return ()
-            # With the version, the patch is refused if another finalizer was removed or added in the meantime.
+            # With resourceVersion, the patch is refused if another finalizer was removed or added in the meantime.
             body = {"metadata": {"uid": uid, "resourceVersion": metadata["resourceVersion"], "finalizers": others}}
             await api.merge(MINICLUSTERS, namespace, name, body)
             return tuple(others)
@@ -297,7 +299,7 @@ async def release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, .
 
 
 def _held_by(deleted: Deleted) -> str:
-    """What a deletion waits for before the pods end, for users."""
+    """The message about what a deletion waits for before the pods end."""
     others = ", ".join(one for one in deleted.finalizers if one != names.FINALIZER)
     if names.FINALIZER not in deleted.finalizers:
         return f"waits for who has set its finalizers ({others})" if others else "is being deleted"
@@ -306,29 +308,30 @@ def _held_by(deleted: Deleted) -> str:
 
 
 async def _remaining_controllers(api: Api, namespace: str, name: str) -> frozenset[str]:
-    """The uids of the controllers of pods that remain of a deleted MiniCluster and are being deleted."""
+    """The uids of the controllers of a deleted MiniCluster's remaining pods, if they are being deleted."""
     pods = await _pods_of(api, namespace, name)
     if not pods:
         return frozenset()
     jobs = {one["metadata"]["uid"]: one["metadata"] for one in await _labelled(api, JOBS, namespace, name)}
-    # Jobs of a MiniCluster that was deleted without them (`--cascade=orphan`) have no owner, and stay.
+    # If a MiniCluster was deleted with `--cascade=orphan`, its Jobs have no owner and are not deleted.
     staying = {uid for uid, job in jobs.items() if not job.get("ownerReferences") and not job.get("deletionTimestamp")}
     return frozenset(_controller(pod) for pod in pods) - staying
 
 
 async def wait_until_deleted(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
-    """Return when a deleted MiniCluster and its pods are gone. `tell` gets what is waited for, after two seconds and
-    after each change. Raises ApiError, Unreachable.
+    """Wait until a deleted MiniCluster and its pods are gone. Raises ApiError, Unreachable.
+
+    `tell` is called with a message about the wait after two seconds and after each change.
     """
     news = News(tell)
     loop = asyncio.get_running_loop()
-    saves = loop.call_later(waiting.SILENCE, tell, f"MiniCluster {deleted.name} {_held_by(deleted)}")
+    notice = loop.call_later(waiting.SILENCE, tell, f"MiniCluster {deleted.name} {_held_by(deleted)}")
     try:
         async for found in follow(api, deleted.namespace, deleted.name):
             if found is None or found["metadata"]["uid"] != deleted.uid:
                 break
     finally:
-        saves.cancel()
+        notice.cancel()
     for text in await _lost_queue(api, deleted):
         tell(f"MiniCluster {deleted.name}: {text}")
     while True:
@@ -340,7 +343,7 @@ async def wait_until_deleted(api: Api, deleted: Deleted, tell: Callable[[str], N
 
 
 async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:
-    """What Events say of a queue that the deletion has lost; [] for a user who may not list Events."""
+    """The messages of Events about a lost queue; [] if the user may not list Events."""
     if not deleted.uid:
         return []
     fields = f"involvedObject.uid={deleted.uid},reason=QueueLost"
@@ -354,12 +357,12 @@ async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:
 
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
-    """The pods of all Jobs of a MiniCluster; [] for a user who may not list pods."""
+    """The pods of all Jobs of a MiniCluster; [] if the user may not list pods."""
     return await _labelled(api, PODS, namespace, name)
 
 
 async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Object]:
-    """The objects with a MiniCluster's label; [] for a user who may not list that kind."""
+    """The objects with a MiniCluster's label; [] if the user may not list this kind."""
     if len(name) > _LONGEST_LABEL:
         return []  # such a MiniCluster is invalid and has no objects
     try:

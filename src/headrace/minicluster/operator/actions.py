@@ -1,7 +1,7 @@
-"""The actions that `reconcile` returns for one MiniCluster, and the executor that carries out their steps in order.
+"""The actions that `reconcile` returns for one MiniCluster, and the executor of their steps.
 
-Each step can be repeated, so that an operator that ends between two of them is followed by one that starts from the
-first. Steps write objects (`runtime.writes`), make the Secret with fresh keys, or ask the lead.
+Each step is idempotent: if the operator ends between two steps, the next operator starts again from the first. Steps
+write objects (`runtime.writes`), create the Secret with fresh keys, or send a request to the lead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MakeSecret(Struct, frozen=True):
 
 
 class LeadRequest(Struct, frozen=True):
-    """A request to the lead over its channel; the response is a later change of `Observed.lead`."""
+    """A request to the lead over its channel. The response changes `Observed.lead` later."""
 
     request: Object
 
@@ -38,10 +38,12 @@ Step = Union[MakeSecret, ObjectStep, LeadRequest]
 
 
 class Actions(Struct, frozen=True, kw_only=True):
-    """`notices` are Events about the steps, written before them, so that a crash in between does not lose them.
-    `events` are about changes of the status, written before the status. `status` is the whole status to write, None to
-    leave it. `requeue_at` is the time of the next reconcile if nothing changes (seconds since the epoch). With
-    `read_events` the Events of the Jobs and pods are read.
+    """The result of one reconcile.
+
+    `notices` are Events about the steps. They are written before the steps, so that a crash does not lose them.
+    `events` are Events about changes of the status, and are written before the status. `status` is the whole status to
+    write; None if it has not changed. `requeue_at` is the time of the next reconcile if nothing changes (seconds since
+    the epoch). `read_events`: the Events of the Jobs and pods must be read.
     """
 
     steps: tuple[Step, ...] = ()
@@ -53,8 +55,10 @@ class Actions(Struct, frozen=True, kw_only=True):
 
 
 class Executor:
-    """`kind` is that of the clusters; `seen` is called with each object in a response; `ask_lead` takes requests to the
-    lead; `secret` makes the body of a cluster's Secret with fresh keys.
+    """Carries out the steps for clusters of one `kind`.
+
+    `seen` is called with each object in a response. `ask_lead` sends a request to the lead. `secret` returns the body
+    of a cluster's Secret with fresh keys.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Executor:
         self._secret = secret
 
     async def carry_out(self, cluster: Object, steps: tuple[Step, ...]) -> None:
-        """Do the steps in order, up to the first that fails: raises Taken, ApiError, Unreachable."""
+        """Carry out the steps in order; stop at the first failure. Raises Taken, ApiError, Unreachable."""
         for step in steps:
             if isinstance(step, MakeSecret):
                 await self.writes.carry_out(cluster, Create(SECRETS, self._secret(cluster)))
@@ -77,5 +81,8 @@ class Executor:
 
 
 def _is_made_by_us(item: Object) -> bool:
-    """The Go operator's objects have the same owner."""
+    """Whether this operator made the object.
+
+    The owner does not show it: the Go operator sets the same one.
+    """
     return (item["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER

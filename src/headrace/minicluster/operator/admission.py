@@ -1,8 +1,8 @@
-"""The admission webhook's responses: which creations, changes and sizes of MiniClusters are refused, and why. Pure.
+"""The admission webhook's decisions on creations, changes and sizes of MiniClusters. Pure.
 
-The rules and messages are those of `minicluster.validate`. An object that was stored before a rule existed can still be
-changed: only problems that a change introduces are refused, so that finalizers, labels and single fields can be
-corrected. Source: autoscaling/v1 Scale.
+The rules and messages are those of `minicluster.validate`. A change is refused only for problems that it introduces, so
+that users can still change finalizers, labels and single fields of an object that was stored before a rule existed.
+Source: autoscaling/v1 Scale.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Lookup = Callable[[str, str], Awaitable["Object | None"]]
 
 
 def handler(lookup: Lookup) -> Handler:
-    """What judges reviews of MiniClusters and of their Scales, whose MiniCluster `lookup` returns."""
+    """The handler for reviews of MiniClusters and Scales; `lookup` returns a Scale's MiniCluster."""
 
     async def complete(review: Review) -> Review:
         if review.resource != MINICLUSTERS.plural or review.subresource not in ("", "scale"):
@@ -67,7 +67,7 @@ def new_problems(new: Object, old: Object | None) -> list[Problem]:
     """The problems of `new` that `old` does not have."""
     metadata = new.get("metadata")
     if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
-        # A deleted object changes only when finalizers are removed; a refusal would prevent its end.
+        # The object is being deleted, so this change removes finalizers. A refusal would prevent the deletion.
         return []
     if old is not None and old.get("spec") == new.get("spec"):
         return []

@@ -1,9 +1,9 @@
-"""The size of a MiniCluster by its queue: its metrics, a HorizontalPodAutoscaler that reads one, and `spec.autoscale`.
+"""Sizing by the queue: metrics, a HorizontalPodAutoscaler that reads one, and `spec.autoscale`.
 
-Metrics come from the status, which has what the lead reports: every replica of the operator has all statuses in its
-cache, while one alone is connected to the leads. The autoscaler's metric is an object's, with an average as its target:
-the wanted number of pods is then the value itself, whatever the number of pods is now. Pure. Source: API reference,
-autoscaling/v2.
+The metrics are read from the status, which has the lead's report: every replica of the operator caches all statuses,
+but only one replica is connected to the leads. The autoscaler uses an Object metric with an average value as its
+target, so the wanted number of pods is the metric's value, independent of the current number of pods. Pure. Source:
+API reference, autoscaling/v2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AUTOSCALERS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalP
 
 
 def numbers(cluster: Object, now: float) -> dict[str, float]:
-    """The values of the metrics NAMES of a MiniCluster; {} while its lead reports none."""
+    """A MiniCluster's values of the metrics in NAMES; {} while its lead reports none."""
     status = cluster.get("status") or {}
     if "demandNodes" not in status:
         return {}
@@ -36,9 +36,9 @@ def numbers(cluster: Object, now: float) -> dict[str, float]:
 
 
 def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds: int) -> Object:
-    """The autoscaler of a MiniCluster, from `smallest` to `largest` pods (None: spec.maxSize, or spec.size).
+    """The autoscaler of a MiniCluster, from `smallest` to `largest` pods (None: maxSize, or size).
 
-    It grows at once, and shrinks when less was wanted for `idle_seconds`. Raises ValueError.
+    It scales up at once, and down when fewer pods were wanted for `idle_seconds`. Raises ValueError.
     """
     metadata, spec = cluster["metadata"], cluster["spec"]
     name = metadata["name"]
@@ -66,7 +66,7 @@ def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds
 
 
 def _owner(metadata: Object) -> Object:
-    """Has the autoscaler go with its MiniCluster."""
+    """The owner reference by which the autoscaler is deleted with its MiniCluster."""
     about = {"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind}
     return {**about, "name": metadata["name"], "uid": metadata["uid"]}
 
@@ -74,12 +74,11 @@ def _owner(metadata: Object) -> Object:
 def wanted_size(
     size: int, smallest: int, largest: int, demand: int, idle_since: float | None, idle_seconds: float, now: float
 ) -> tuple[int, float | None]:
-    """The size that a MiniCluster of `size` pods should have, and when it may change without another event (None:
-    never).
+    """The size that a MiniCluster of `size` pods should have, and when to check again (None: never).
 
-    `demand` is the number of its pods that the active jobs (pending and running) need. The size grows at once to that
-    number; it shrinks to `smallest` when no job has been active for `idle_seconds`. While jobs are active it does not
-    shrink, since the scheduler decides which nodes become idle first, and every pod costs a start.
+    `demand` is the number of pods that the active jobs (pending and running) need. The size grows to this number at
+    once. It shrinks to `smallest` when no job has been active for `idle_seconds`. It does not shrink while jobs are
+    active, because the scheduler decides which nodes become idle first, and every pod takes time to start.
     """
     smallest = max(smallest, 1)
     if demand > size:

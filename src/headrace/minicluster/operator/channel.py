@@ -1,11 +1,11 @@
-"""The operator's end of its connection to a MiniCluster's lead: requests and the stream of the lead's states.
+"""The operator's end of the channel to a lead: requests, and the stream of the lead's states.
 
 The transport is ZeroMQ with CURVE: the lead accepts only the operator's key, before a byte of a message is parsed, and
-the operator only the lead's key. A lost connection is made again; requests that were under way fail, and watching
-continues. The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
+the operator accepts only the lead's key. After a lost connection, the client reconnects: pending requests fail, and the
+watch continues. The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
 
-Whoever owns a MiniCluster has the lead's key, and may say anything with it. So a client takes one message in a turn of
-its loop, and takes nothing more from a lead that says too much or what is no message.
+The owner of a MiniCluster has the lead's key and may send anything. So a client handles one message in each turn of its
+loop, and stops reading from a lead that sends too many messages or an invalid one.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ import zmq.asyncio
 from ..api import channel_messages as messages
 from .channel_relay import Budget, Relay
 
-# Milliseconds between two heartbeats, and without one after which the lead counts as lost.
+# Milliseconds between two heartbeats, and without a heartbeat until the lead counts as lost.
 _HEARTBEAT, _SILENCE = 15_000, 45_000
-# Messages that a lead may send in a second in the long run, and at once, as after a time in which the operator did not
-# read. A state comes at most twice a second.
+# Limit for a lead's messages: rate per second and burst. The burst allows for messages that accumulate while the
+# operator does not read. A state is sent at most twice a second.
 _MESSAGES = (10, 200)
-# Messages that ZeroMQ keeps of each direction.
+# Messages that ZeroMQ queues in each direction.
 _KEPT = 64
 
 
 class ChannelError(Exception):
-    """The lead refused a request, or could not be reached; the text is for users."""
+    """The lead refused a request or cannot be reached; the text is for users."""
 
 
 class ChannelClient:
     """One connection to the lead at `address` (`tcp://HOST:PORT`), whose public key is `server_public`.
 
     `client_keys` are the operator's (public, secret); keys are Z85 text as bytes. A client belongs to one asyncio loop,
-    and must be closed by `close`. Clients may share a `context`.
-    `broken` is called, once, with what the lead has done if it breaks the channel's rules: the client then takes
-    nothing more from it, and is to be closed.
+    and must be closed by `close`. Clients may share a `context`. If the lead breaks the channel's rules, the client
+    stops reading and calls `broken` once with a description; the caller must then close the client.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ChannelClient:
         sock.setsockopt(zmq.MAXMSGSIZE, messages.LARGEST_OF_LEAD)
         sock.setsockopt(zmq.RCVHWM, _KEPT)
         sock.setsockopt(zmq.SNDHWM, _KEPT)
-        # A socket without a connection accepts no message, so that no request is kept for a later lead.
+        # A socket without a connection accepts no message, so that no request is queued for a later lead.
         sock.setsockopt(zmq.IMMEDIATE, 1)
         self._monitor = sock.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -81,11 +80,11 @@ class ChannelClient:
 
     @property
     def connected(self) -> bool:
-        """Whether the lead has accepted the connection, and it is alive."""
+        """Whether the lead has accepted the connection, and the connection is alive."""
         return self._connected.is_set()
 
     async def request(self, op: str, *, timeout: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Send a request once there is a connection; returns the response without its id.
+        """Send a request as soon as the client is connected; return the response without its id.
 
         Raises ChannelError, also after `timeout` seconds.
         """
@@ -104,9 +103,9 @@ class ChannelClient:
             self._waiting.pop(id, None)
 
     async def watch(self) -> AsyncIterator[dict[str, Any]]:
-        """The lead's states, from the latest on, without an end; after a lost connection, a `state` "lost" comes first.
+        """Yield the lead's current state and every later one, without an end.
 
-        Raises ChannelError if the lead refuses the watch.
+        When the connection is lost, yields the `state` "lost". Raises ChannelError if the lead refuses the watch.
         """
         while True:
             await self._connected.wait()
@@ -160,7 +159,7 @@ class ChannelClient:
             id = body.pop("id", None)
             if isinstance(id, int) and id in self._waiting:
                 self._waiting[id].put_nowait(body)
-            # A message that is already there is received without a turn of the loop.
+            # Receiving a queued message does not yield to the loop. This lets other tasks run.
             await asyncio.sleep(0)
 
     async def _follow_connection(self) -> None:
@@ -175,7 +174,7 @@ class ChannelClient:
                 answers.put_nowait(_LOST)
 
 
-# What stands in a queue of answers for a connection that was lost.
+# The item in a queue of answers that reports a lost connection.
 _LOST: dict[str, Any] = {}
 
 

@@ -1,9 +1,9 @@
-"""Carries the bytes between the operator's ZeroMQ socket and a lead, and counts those that the lead sends.
+"""A relay between the operator's ZeroMQ socket and a lead, which limits how fast the lead may send.
 
-A lead runs in the container of a user, who may send anything. ZeroMQ bounds the messages that it keeps, but not the
-parts of an unfinished one, and decrypts as fast as bytes come; so the bytes are counted before ZeroMQ has them. The
-socket connects to an abstract Unix socket, and the relay makes the connection to the lead for it. What passes is
-encrypted end to end.
+A lead runs in a user's container and may send anything. ZeroMQ limits the number of messages that it queues, but not
+the parts of an unfinished message, and it decrypts as fast as bytes arrive. So the relay counts the bytes before they
+reach ZeroMQ. The ZeroMQ socket connects to an abstract Unix socket of the relay, and the relay connects to the lead.
+All traffic is encrypted end to end.
 """
 
 from __future__ import annotations
@@ -15,38 +15,41 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-# Seconds that a connection to the lead may take to be made.
+# Timeout in seconds for connecting to the lead.
 _CONNECT_TIMEOUT = 5.0
-# Seconds between two connections: doubled with each that fails or is lost soon, up to the longest.
+# Backoff in seconds between two connections: doubled with each one that fails or is lost soon, up to the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-# Seconds after which a connection counts as one that held.
+# A connection that lasts this many seconds resets the backoff.
 _HELD = 10.0
-# What a lead may do in a second in the long run, and at once, as after a time in which the operator did not read: send
-# bytes, and have a connection made. A state comes at most twice a second and has less than 6 kB.
+# Limits for a lead, each as rate per second and burst: bytes that it sends, and connections. The burst allows for data
+# that accumulates while the operator does not read. A state is sent at most twice a second and has less than 6 kB.
 _BYTES, _CONNECTIONS = (32_768, 262_144), (1 / 30, 5)
 _CHUNK = 16_384
-# Seconds in which ZeroMQ connects again, unless the other side has broken its protocol: then it never does.
+# ZeroMQ reconnects within this many seconds, unless the other side has violated its protocol: then it never does.
 _RECONNECTS = 5.0
 
 _T = TypeVar("_T")
 
 
 class Budget:
-    """A token bucket: `burst` at once, `rate` a second in the long run. Pure: time is an argument, in seconds."""
+    """A token bucket with `burst` tokens, refilled at `rate` per second.
+
+    Pure: time is an argument, in seconds.
+    """
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._tokens, self._at = burst, 0.0
 
     def spend(self, amount: float, now: float) -> bool:
-        """Take `amount`; returns whether there was so much."""
+        """Take `amount` tokens; return whether there were enough."""
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
         self._at = now
         return self._tokens >= 0
 
 
 class Relay:
-    """A relay to the lead at `host` and `port` for one ZeroMQ socket, which connects to `address` (ipc://@NAME)."""
+    """A relay to the lead at `host` and `port`. One ZeroMQ socket connects to `address` (ipc://@NAME)."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -59,12 +62,12 @@ class Relay:
         self._runs = False
 
     def close(self) -> None:
-        """Close a relay that does not run; one that runs is closed by its end."""
+        """Close a relay whose `run` was never called; `run` itself closes the relay when it ends."""
         if not self._runs:
             self._listener.close()
 
     async def run(self) -> str:
-        """Carry bytes until cancelled, or until the lead does more than it may; returns what that was."""
+        """Relay bytes until cancelled, or until the lead exceeds a limit; return which one, as text."""
         self._runs = True
         loop = asyncio.get_running_loop()
         budget, connections = Budget(*_BYTES), Budget(*_CONNECTIONS)
@@ -91,9 +94,9 @@ class Relay:
 
 
 async def _within(seconds: float, action: Coroutine[Any, Any, _T]) -> _T:
-    """The result of an action that may take so long. Raises asyncio.TimeoutError.
+    """The result of `action`, which is cancelled after `seconds`. Raises asyncio.TimeoutError.
 
-    Unlike `asyncio.wait_for` before CPython 3.12, this is always cancelled with its task.
+    Unlike `asyncio.wait_for` before CPython 3.12, this function never swallows the cancellation of its task.
     """
     task = asyncio.ensure_future(action)
     try:
@@ -105,7 +108,7 @@ async def _within(seconds: float, action: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def _connection(host: str, port: int) -> socket.socket | None:
-    """A connection to the lead; None if none could be made."""
+    """A connection to the lead; None if the lead cannot be reached."""
     try:
         return await _within(_CONNECT_TIMEOUT, _connect(host, port))
     except (OSError, asyncio.TimeoutError):
@@ -113,7 +116,7 @@ async def _connection(host: str, port: int) -> socket.socket | None:
 
 
 async def _carry(near: socket.socket, far: socket.socket, budget: Budget) -> bool:
-    """Carry bytes both ways until one connection ends; returns False if `far` has sent more than `budget` has."""
+    """Relay bytes both ways until one connection ends; return False if `far` exceeded `budget`."""
     loop = asyncio.get_running_loop()
     within = True
 
@@ -132,7 +135,7 @@ async def _carry(near: socket.socket, far: socket.socket, budget: Budget) -> boo
     finally:
         for one in directions:
             one.cancel()
-        # A socket is closed only when the loop no longer waits for it.
+        # Wait for the tasks: a socket may be closed only when the loop no longer waits for it.
         await asyncio.gather(*directions, return_exceptions=True)
     return within
 
@@ -152,12 +155,12 @@ async def _connect(host: str, port: int) -> socket.socket:
 
 
 async def _pump(source: socket.socket, target: socket.socket, is_within: Callable[[int], bool]) -> None:
-    """Carry bytes one way until the source ends, a connection is lost, or `is_within` refuses an amount."""
+    """Relay bytes one way until the source ends, a connection is lost, or `is_within` returns False."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError):
         while data := await loop.sock_recv(source, _CHUNK):
             if not is_within(len(data)):
                 return
             await loop.sock_sendall(target, data)
-            # Both calls return at once where there are bytes and room; other leads have their turn in between.
+            # Both calls may return without yielding to the loop. This lets the relays of other leads run.
             await asyncio.sleep(0)

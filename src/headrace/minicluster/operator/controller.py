@@ -1,8 +1,8 @@
-"""The operator: a controller (`runtime.controller`) of MiniClusters, which observes them, decides (`reconcile`) and
-acts (`execute`). This file only connects these; all decisions are in pure modules.
+"""The operator: a controller (`runtime.controller`) of MiniClusters.
 
-When idle, the operator makes no requests but its watches and the renewal of its Lease: nothing is polled, and a
-reconcile without changes writes nothing.
+For each MiniCluster it observes the state, decides (`reconcile`) and acts (`Executor`). This file only connects these
+steps; all decisions are in pure modules. When idle, the operator makes no requests except its watches and the renewal
+of its Lease: it polls nothing, and a reconcile without changes writes nothing.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ log = logging.getLogger("headrace.minicluster.operator.controller")
 
 # Seconds between two writes of a status that differs only in counts and texts.
 STATUS_INTERVAL = 2.0
-# Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
+# Seconds for which changes of followers' pods are collected before a reconcile: a starting pod changes several times.
 POD_GATHERING = 0.25
-# Seconds after which one is tried again whose object is about to be deleted, as after `kubectl delete` and `apply`.
+# Seconds between retries while an object that has a required name is being deleted, as after `kubectl delete` and
+# `apply`.
 TEMPORARY_RETRY = 1.0
 WORKERS = 8
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The operator's options; without `namespaces`, it manages the MiniClusters of all of them.
+    """The operator's options. If `namespaces` is empty, it manages the MiniClusters of all namespaces.
 
-    With `namespaces`, the Lease of the Flux Operator in Go is looked for in these and in `flux_operator_namespace`, ""
-    for no other; without, it is found in any. With `metrics_api`, autoscalers are served what leads tell.
+    The Lease of the Flux Operator in Go is looked for in `namespaces` and in `flux_operator_namespace` ("": in no other
+    namespace), or in all namespaces if `namespaces` is empty. With `metrics_api`, the operator serves the leads'
+    metrics to autoscalers.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -77,9 +79,9 @@ class Operator:
             build=self._build, replaced_image=lambda cluster: view_image(cluster, options.images)[1]
         )
         self._memory: dict[str, _Memory] = {}
-        # Services of other programs that serve metrics in this one's place, by the names of their APIServices.
+        # Services of other programs that serve the metrics instead of this operator, by the name of the APIService.
         self._metrics_elsewhere: dict[str, str] = {}
-        # Why requests for metrics are refused, "" while they are answered.
+        # Why requests for metrics are refused; "" while they are served.
         self._metrics_unanswered = ""
         self.pods = shared.watches.cache(_PODS)
         self.leases = shared.watches.cache(_OTHER_LEASES)
@@ -96,7 +98,7 @@ class Operator:
         self._executor = Executor(self.api, MINICLUSTERS, self._seen, self.links.ask, self._secret_of)
         _declare(shared.metrics, self)
 
-    # --- changes, and the MiniClusters that they concern
+    # --- changes of other objects, and the MiniClusters to reconcile
 
     def _watches_of_lease(self) -> list[Watch]:
         watched, elsewhere = self.options.namespaces, self.options.flux_operator_namespace
@@ -118,8 +120,10 @@ class Operator:
             yield key, 0.0 if pods.index_of(pod) == 0 else POD_GATHERING
 
     def _concerned_by_lease(self, lease: Object) -> Iterator[tuple[Key, float]]:
-        """A renewal of the other operator's Lease needs no reconcile, and its expiry is scheduled. If that operator has
-        released it, the waiting MiniClusters are reconciled at once.
+        """The MiniClusters to reconcile after a change of the other operator's Lease.
+
+        A renewal needs no reconcile, and a reconcile is already scheduled for the expiry. If the other operator has
+        released its Lease, the waiting MiniClusters are reconciled at once.
         """
         is_free = self._other_operator_seconds(time.time()) <= 0
         for cluster in self.clusters:
@@ -138,13 +142,13 @@ class Operator:
             self.controller.queue.add(memory.key)
 
     def metrics_elsewhere(self, name: str, owner: str) -> None:
-        """The Service of another program, "" for none, has the APIService `name`; MiniClusters tell so."""
+        """Report in all MiniClusters which other program's Service has the APIService `name` ("" for none)."""
         if self._metrics_elsewhere.get(name, "") != owner:
             self._metrics_elsewhere[name] = owner
             self._reconcile_all()
 
     def metrics_unanswered(self, why: str) -> None:
-        """Requests for metrics are refused, "" if they are answered; MiniClusters tell so."""
+        """Report in all MiniClusters why requests for metrics are refused ("" if they are served)."""
         if self._metrics_unanswered != why:
             self._metrics_unanswered = why
             self._reconcile_all()
@@ -166,7 +170,7 @@ class Operator:
     # --- one reconcile
 
     def _observe(self, cluster: Object, now: float) -> Observed | None:
-        """The operator's knowledge of a MiniCluster; None to leave it alone."""
+        """The observed state of a MiniCluster; None if it needs no reconcile."""
         meta = cluster["metadata"]
         memory = self._memory_of(meta["uid"])
         memory.key = key_of(cluster)
@@ -180,7 +184,10 @@ class Operator:
         return self.observe(cluster, now)
 
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
-        """Write what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
+        """Write what `reconcile` decided; returns the time of the next reconcile.
+
+        Raises ApiError, Unreachable.
+        """
         cluster, memory = observed.cluster, self._memory_of(observed.uid)
         key = key_of(cluster)
         refused, memory.refused = memory.refused, ""
@@ -196,7 +203,7 @@ class Operator:
                 return now + TEMPORARY_RETRY
             known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
-            # The next reconcile writes the status, and tries again in time.
+            # The next reconcile writes the status and retries at `try_taken_at`.
             if not known:
                 self.controller.queue.add(key)
             return now + TAKEN_RETRY
@@ -205,7 +212,7 @@ class Operator:
                 memory.namespace_ends = True
                 log.info("the namespace is being deleted", extra=where(MINICLUSTERS, key))
                 return None
-            # Temporary errors are only retried; a refusal is also shown in the status.
+            # Temporary errors are only retried. A refusal is also reported in the status.
             if exc.status in (400, 403, 413, 422) and not refused:
                 self.controller.queue.add(key)
             memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
@@ -224,7 +231,7 @@ class Operator:
         await self._publish(cluster, actions.events, actions.status, now)
 
     def observe(self, cluster: Object, now: float) -> Observed:
-        """The operator's knowledge of a MiniCluster."""
+        """The observed state of a MiniCluster."""
         uid = cluster["metadata"]["uid"]
         memory = self._memory_of(uid)
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
@@ -253,8 +260,10 @@ class Operator:
         )
 
     def _pods_of(self, job: Object, memory: _Memory) -> list[Object]:
-        """The pods of a Job. Of an ended Job, its remembered lead is included: Kubernetes may have deleted that pod as
-        soon as it had ended, and only the pod has the lead's exit code.
+        """The pods of a Job.
+
+        If the Job has ended, its lead pod is included from memory: Kubernetes may have deleted the pod as soon as it
+        ended, and only the pod has the lead's exit code.
         """
         found, uid = self.pods.owned_by(job["metadata"]["uid"]), job["metadata"]["uid"]
         if job_end(job) and uid in memory.ended_leads and not any(pods.index_of(pod) == 0 for pod in found):
@@ -286,7 +295,7 @@ class Operator:
                 self.links.connect(observed.uid, address, memory.keys)
 
     async def _read_secret(self, observed: Observed, memory: _Memory) -> None:
-        """Find out whether the Secret exists and is the MiniCluster's own. Secrets are not watched."""
+        """Check whether the Secret exists and belongs to the MiniCluster. Secrets are not watched."""
         before = memory.secret
         try:
             found = await self.api.get(SECRETS, observed.namespace, names.secret_of(observed.name))
@@ -302,7 +311,7 @@ class Operator:
             self.controller.queue.add(memory.key)
 
     async def _read_events(self, observed: Observed, memory: _Memory, key: Key) -> None:
-        """Read the Events of Jobs and pods that are not up: quotas, mounts and pulls are reported nowhere else."""
+        """Read the Events of Jobs and pods: only they report problems with quotas, mounts and pulls."""
         uids = {job["metadata"]["uid"] for job in observed.jobs.values()}
         uids |= {pod["metadata"]["uid"] for group in observed.pods.values() for pod in group}
         found: dict[str, str] = {}
@@ -311,7 +320,7 @@ class Operator:
             reason = event.get("reason") or ""
             if (event.get("involvedObject") or {}).get("uid") in uids and reason in _TELLING:
                 found[reason] = " ".join((event.get("message") or "").split())
-        # The Event remains when the Secret has been made again.
+        # The Event does not disappear when the Secret is recreated, so the Secret itself is read.
         no_secret = f'"{names.secret_of(observed.name)}" not found'
         if memory.secret is False or any(no_secret in message for message in found.values()):
             await self._read_secret(observed, memory)
@@ -324,7 +333,7 @@ class Operator:
             memory.warnings, memory.pulled = warnings, pulled
             self.controller.queue.add(key)
 
-    # --- arguments of the pure parts
+    # --- callbacks of the pure modules
 
     def _build(self, cluster: MiniCluster, uid: str, size: int, known_hosts: str) -> list[Object]:
         return desired(
@@ -352,14 +361,17 @@ class Operator:
 
 
 class _Memory(Struct):
-    """The operator's state of a MiniCluster in addition to its caches; all of it can be determined again."""
+    """What the operator remembers of a MiniCluster in addition to its caches.
+
+    All of it can be determined again.
+    """
 
     key: Key = ("", "")
     keys: Keys | None = None
     secret: bool | None = None
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
-    # When an object with a required name was found that is about to be deleted; 0 without one.
+    # Since when an object that has a required name is being deleted; 0 if there is none.
     temporary_since: float = 0.0
     refused: str = ""
     warnings: tuple[str, ...] = ()
@@ -372,7 +384,7 @@ class _Memory(Struct):
 
 
 def lead_address(observed: Observed) -> str:
-    """The address of the lead's channel (tcp://HOST:PORT); "" if no lead of ours runs."""
+    """The address of the lead's channel (tcp://HOST:PORT); "" if no lead with a channel runs."""
     flux = (observed.cluster.get("spec") or {}).get("flux") or {}
     outside = ((flux.get("bursting") or {}).get("leadBroker") or {}).get("address")
     lead = observed.lead_pod
@@ -382,18 +394,18 @@ def lead_address(observed: Observed) -> str:
 
 
 def _pulled_by(event: Object) -> tuple[str, str]:
-    """The container of a kubelet's Event about an image: its pod's uid, and its name."""
+    """The container in a kubelet's Event about an image: the uid of its pod, and its name."""
     about = event.get("involvedObject") or {}
     # The path is spec.containers{NAME} or spec.initContainers{NAME}.
     return about.get("uid") or "", (about.get("fieldPath") or "").partition("{")[2].rstrip("}")
 
 
-# Reasons of Events that explain why pods do not come up, where the pods' status does not.
+# Reasons of Events that explain why pods do not start if the pods' status does not.
 _TELLING = ("FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedToCreateEndpoint")
 
 
 def _is_urgent(before: Object, after: Object) -> bool:
-    """Whether a status must be written at once: it differs in more than counts and texts."""
+    """Whether a status must be written at once, because it differs in more than counts and texts."""
     if any(before.get(key) != after.get(key) for key in ("phase", "exitCode", "size", "observedGeneration")):
         return True
     statuses = [{one["type"]: one["status"] for one in each.get("conditions") or ()} for each in (before, after)]
@@ -419,7 +431,7 @@ _JOBS = Selection(JOBS, _OURS, trim=_trim_job)
 _CONFIG_MAPS = Selection(CONFIG_MAPS, _OURS, trim=_trim_config_map)
 _SERVICES = Selection(SERVICES, _OURS)
 _PODS = Selection(PODS, _OURS, trim=pods.trimmed)
-# A right to list and watch one name holds only for requests with this field selector.
+# RBAC allows the operator to list and watch only the Lease of this name, which requires this field selector.
 _OTHER_LEASES = Selection(LEASES, fields=f"metadata.name={OTHER_LEASE}")
 
 

@@ -1,7 +1,8 @@
 """The CustomResourceDefinition of MiniClusters, made from `api.fields` and `api.comparisons`. Pure.
 
-This file adds the status, which users do not write. The admission webhook (`admission`) checks the rules that are not
-in the definition. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes 1.34.
+This file adds the status, which users do not write. The admission webhook (`admission`) checks the rules that the
+definition cannot express. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes
+1.34.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _schema(kind: FieldType) -> Schema:
 
 
 def _constraint(mark: Any) -> Schema:
-    """The keys of a schema that a mark stands for."""
+    """The keywords of the schema for a mark."""
     if isinstance(mark, StoredDefault):
         return {"default": mark.value}
     if isinstance(mark, OneOf):

@@ -1,8 +1,8 @@
 """The keys of a cluster, and the Secret that stores them.
 
-A cluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: one that all its brokers share, one of
-the lead's channel, and the operator's for that channel. The operator's pair is in the Secret but not mounted in any
-pod; pods get only its public key.
+A cluster has three CURVE key pairs (ZeroMQ RFC 26), generated at random once: one shared by all brokers, one for the
+lead's end of the channel, and one for the operator's end. The Secret has the operator's pair, too, but pods mount only
+its public key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOUNTED = (CURVE_CERT, CHANNEL_CERT, CHANNEL_CLIENT_PUBLIC)
 
 
 class Keys(NamedTuple):
-    """Certificates in ZPL text (ZeroMQ RFC 4) with a public and a secret key each, and one public key in Z85."""
+    """Certificates (ZPL text, ZeroMQ RFC 4) with a public and a secret key, and one public key (Z85)."""
 
     curve: str
     channel: str
@@ -49,7 +49,7 @@ def fresh_keys() -> Keys:
 
 
 def secret(cluster: MiniCluster, keys: Keys, *, uid: str = "") -> dict[str, Any]:
-    """The Secret (v1) of a MiniCluster; the file's `flux.curveCert`, if given, is the brokers' certificate."""
+    """The Secret (v1) of a MiniCluster; `flux.curveCert`, if given, is the brokers' certificate."""
     if cluster.flux.curve_cert:
         keys = keys._replace(curve=cluster.flux.curve_cert)
     return secret_of(owned(cluster, names.secret(cluster), uid), texts(keys))

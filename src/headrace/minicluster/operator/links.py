@@ -1,11 +1,12 @@
 """Connections to the leads of running clusters: their state, and requests to them.
 
 Each cluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
-and queue a reconcile of the cluster; nothing is polled. A lead handles one resize at a time, so requests of
-different groups are sent one after the other.
+and queue a reconcile of the cluster; nothing is polled. A lead handles one resize at a time, so the resizes of
+different groups are sent one after another.
 
-A lead runs in a user's container and may send anything. One that breaks the rules of the channel loses it for a time,
-which grows each time, and however often a lead's state changes, it has its cluster reconciled twice a second.
+A lead runs in a user's container and may send anything. If a lead breaks the channel's rules, the operator closes its
+channel for a time, which grows with each breach. However often a lead's state changes, its cluster is reconciled at
+most twice a second because of it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.minicluster.operator.links")
 
-# A connection needs three sockets; with libzmq's default limit, 341 clusters would be the most.
+# A connection needs three sockets; libzmq's default limit would allow only 341 clusters.
 _MOST_SOCKETS = 65_000
-# Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
+# Seconds until a save of the queue times out, and seconds before a failed request is repeated.
 _SAVE_TIMEOUT = 600.0
 _RETRY = 5.0
-# Seconds for which a lead that has broken the channel's rules is not listened to: doubled each time, up to the longest,
-# until it has kept the rules for as long as that.
+# Seconds for which the channel of a lead that has broken the rules is closed: doubled with each breach, up to the
+# longest. Breaches are forgotten when the lead has kept the rules for _LONGEST_CLOSED.
 _CLOSED, _LONGEST_CLOSED = 30.0, 900.0
-# Seconds between two reconciles because of what a lead says.
+# Least number of seconds between two reconciles that a lead causes.
 _TURN = 0.5
 
 
@@ -69,13 +70,13 @@ def link_keys(secret: Object) -> Keys | None:
 
 
 def address_of(lead: Object) -> str:
-    """The address of the channel of a pod that is the lead (tcp://HOST:PORT); "" before the pod has an address."""
+    """The address of the channel of the pod `lead` (tcp://HOST:PORT); "" before the pod has an IP address."""
     host = (lead.get("status") or {}).get("podIP") or ""
     return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""
 
 
 class _Breach(Struct):
-    """Why a lead's channel was closed, until when (`time.monotonic`), for which time in a row, and for users."""
+    """A closed channel: until when (`time.monotonic`), the breaches in a row, and the reason for users."""
 
     until: float
     times: int
@@ -83,7 +84,10 @@ class _Breach(Struct):
 
 
 class Links:
-    """`changed` is called with the uid of a cluster whose `Lead` record has changed."""
+    """The connections by uid of the cluster.
+
+    `changed` is called with the uid when its `Lead` record has changed.
+    """
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
@@ -117,13 +121,13 @@ class Links:
         self._links[uid] = _Link(address, client, lambda: self._changed(uid), broken)
 
     def closed(self, uid: str) -> str:
-        """Why the lead is not listened to at present, for users; "" if it is."""
+        """Why the lead's channel is closed at present, for users; "" if it is open."""
         breach = self._breaches.get(uid)
         return breach.text if breach and time.monotonic() < breach.until else ""
 
     def _close(self, uid: str, why: str) -> None:
         now = time.monotonic()
-        # A breach that lies so far back counts no more, nor does that of a cluster which is gone.
+        # Forget old breaches, including those of clusters that were deleted.
         self._breaches = {key: one for key, one in self._breaches.items() if now < one.until + _LONGEST_CLOSED}
         times = self._breaches[uid].times + 1 if uid in self._breaches else 1
         pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)
@@ -159,7 +163,10 @@ class Links:
 
 
 class _Link:
-    """`changed` is called after changes of `lead`, at most once in `_TURN` seconds, `broken` with a breach of rules."""
+    """One connection. `changed` is called after changes of `lead`, at most once in `_TURN` seconds.
+
+    `broken` is called with a description when the lead breaks the channel's rules.
+    """
 
     def __init__(
         self, address: str, client: ChannelClient, changed: Callable[[], None], broken: Callable[[str], None]
@@ -171,7 +178,7 @@ class _Link:
         self._broken = broken
         self._notified_at = -_TURN
         self._notifying: asyncio.TimerHandle | None = None
-        # By subject: requests that wait, and those under way with their tasks.
+        # By operation and group: requests that wait, and requests that were sent, with their tasks.
         self._waiting: dict[tuple[str, str], Object] = {}
         self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
         self._watching = asyncio.create_task(self._watch(), name=f"lead {address}")
@@ -188,7 +195,7 @@ class _Link:
             self._waiting[about] = request
             return
         if request["op"] == "resize" and self.lead is not None:
-            # The former size counts no longer, also where it is asked for again before there is an answer.
+            # Forget the size that was completed before, so that it is requested again if it is wanted again.
             group = request.get("group", "")
             sizes = {name: size for name, size in self.lead.resized.items() if name != group}
             self.lead = replace(self.lead, resized=sizes)

@@ -1,7 +1,8 @@
-"""`custom.metrics.k8s.io` and `external.metrics.k8s.io` for all MiniClusters, as pages of the operator's web server.
+"""The APIs `custom.metrics.k8s.io` and `external.metrics.k8s.io` for all MiniClusters.
 
-A custom metric is about a MiniCluster; an external one has its name in the label `minicluster`. The API server has
-checked what the user may do, and passes requests on (aggregation layer); all others are refused.
+The operator's web server serves both. A custom metric describes a MiniCluster object; an external metric has the
+MiniCluster's name in the label `minicluster`. The API server authorizes the user and forwards the request (aggregation
+layer). Requests from any other client are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LABEL = "minicluster"
 
 
 def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[web.RouteDef]:
-    """The pages, for requests without a `refusal`; `clusters` are the MiniClusters that there are."""
+    """The routes of the metrics APIs; `refusal` checks requests, `clusters` returns all MiniClusters."""
 
     def within(request: Request) -> list[tuple[Object, float]]:
         """The MiniClusters of the request's namespace that have a value. Raises Refused."""

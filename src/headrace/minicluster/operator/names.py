@@ -1,7 +1,7 @@
-"""Names of a MiniCluster's Kubernetes objects and of the operator's own, labels, paths, ports and phases.
+"""Names of a MiniCluster's objects and of the operator's own, labels, paths, ports and phases.
 
-Users, scripts and other parts depend on them. Names, labels and paths without a comment are those of the Flux Operator
-(v1alpha2). A name has at most 63 characters: validation refuses a MiniCluster with longer host names.
+Users and scripts depend on them. Names, labels and paths without a comment are those of the Flux Operator (v1alpha2). A
+name has at most 63 characters: validation refuses a MiniCluster with longer host names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMESPACE = "namespace"
 HPA_SELECTOR = "hpa-selector"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "headrace"
-CLUSTER = "flux-framework.org/minicluster"  # on every pod of a MiniCluster: its Job's, its groups', its services'
+CLUSTER = "flux-framework.org/minicluster"  # on every pod: those of the Job, of groups and of services
 # Set by Kubernetes on each pod of an Indexed Job (1.28 and later).
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -33,7 +33,7 @@ SOFTWARE_MOUNT = "/opt/software"
 HOME_VOLUME = "flux-operator-home"
 SOFTWARE_VOLUME = "spack-software"
 VIEW_IMAGE_VOLUME = "headrace-view"
-# Set in the pods of a group to its name; the MiniCluster's own pods do not have this variable.
+# In the pods of a group, this variable has the group's name. The MiniCluster's own pods do not have it.
 GROUP_VARIABLE = "HEADRACE_POD_GROUP"
 
 _LONGEST = 63
@@ -53,14 +53,14 @@ INVALID = "Invalid"
 
 # The operator itself.
 DEFAULT_NAMESPACE = "headrace-system"
-# The name of Deployment, service account and roles, and the value of their label `app.kubernetes.io/name`.
+# The name of the Deployment, service account and roles, and the value of their label `app.kubernetes.io/name`.
 OPERATOR = "headrace-operator"
 LEASE = OPERATOR
 # The ClusterRole with the rights to register the APIs of metrics. It owns their APIServices.
 METRICS_ROLE = f"{OPERATOR}-metrics-api"
 # The Service of the webhook and the Secret of its certificate.
 WEBHOOK = "headrace-webhook"
-# The webhook configurations and paths: MiniClusters are judged, and labelled Jobs become clusters.
+# The webhook configurations and paths: for the validation of MiniClusters, and for labelled Jobs.
 CONFIGURATION = "headrace-miniclusters"
 WEBHOOK_PATH = "/validate"
 JOBS_CONFIGURATION = "headrace-jobs"
@@ -70,7 +70,7 @@ METRICS_PORT = 8080
 HEALTH_PORT = 8081
 # The Lease of the Flux Operator in Go (leader-election id of its manager).
 OTHER_LEASE = "14dde902.flux-framework.org"
-# The namespace that its own install makes, where that Lease is.
+# The namespace of that Lease, which the Go operator's installation creates.
 OTHER_NAMESPACE = "operator-system"
 
 
@@ -118,6 +118,9 @@ def keys_volume(cluster: MiniCluster) -> str:
 
 
 def _volume(cluster: MiniCluster, part: str) -> str:
-    """The name of a volume is a label, and so shorter than a ConfigMap's or Secret's name may be (RFC 1123)."""
+    """The name of a volume.
+
+    It is a label (RFC 1123), so it must be shorter than the name of a ConfigMap or Secret.
+    """
     name = f"{cluster.name}-{part}"
     return name if len(name) <= _LONGEST else part

@@ -1,4 +1,4 @@
-"""What the objects of a MiniCluster have in common: kinds, metadata, annotations, and records as JSON. Pure."""
+"""Kinds, metadata and annotations of a MiniCluster's objects, and records as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ Object = dict[str, Any]
 # The kinds of the objects that belong to a MiniCluster, by name.
 KINDS = {one.kind: one for one in (MINICLUSTERS, JOBS, PODS, SERVICES, CONFIG_MAPS, SECRETS, EVENTS, LEASES)}
 
-# Annotations by which the operator keeps facts at its own objects.
-# The fingerprints of the spec that an object was made from, of its content, and (on a Job) of the fields that need
-# another Job and of the brokers' configuration.
+# Annotations that the operator sets on its own objects.
+# Fingerprints: of the spec that an object was made from, of its content, and (on a Job) of the fields whose change
+# needs a new Job, and of the brokers' configuration.
 SPEC = "flux-framework.org/headrace-spec"
 CONTENT = "flux-framework.org/headrace-content"
 RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
 # Set on a Job whose pods did not run in time; the value says which resource was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
-# Set on the Jobs of a MiniCluster one of whose groups has failed; the value says which, and why.
+# Set on all Jobs of a MiniCluster when one of its groups has failed; the value names the group and the reason.
 GROUP_FAILED = "flux-framework.org/headrace-group-failed"
-# Set on a Job that follows others of its MiniCluster: the failures of their pods that count towards spec.backoffLimit.
+# Set on a Job that replaces former Jobs: the number of their pod failures that count towards spec.backoffLimit.
 FORMER_FAILURES = "flux-framework.org/headrace-former-failures"
 # Set on a Job while it is suspended by the operator.
 SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 
 
 def owned(cluster: MiniCluster, name: str, uid: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Metadata of an object with a name. `uid` is the MiniCluster's, so that the object is deleted with it; with ""
-    there is no owner, for objects that are applied without an operator.
+    """Metadata of the MiniCluster's object `name`.
+
+    `uid` is the MiniCluster's: the owner reference has the object deleted with it. With "" there is no owner reference,
+    for objects that are applied without an operator.
     """
     metadata: dict[str, Any] = {"name": name}
     if cluster.namespace:
@@ -47,18 +49,18 @@ def owned(cluster: MiniCluster, name: str, uid: str, labels: dict[str, str] | No
 
 
 def controlled_by(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
-    """The owner reference to the object that an object is managed by and deleted with."""
+    """The owner reference to the controller of an object, with which the object is deleted."""
     owner = {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
     return {**owner, "controller": True, "blockOwnerDeletion": True}
 
 
 def annotations_of(item: Object | None) -> dict[str, str]:
-    """The annotations of an object; {} without one."""
+    """The annotations of an object; {} for None."""
     return ((item or {}).get("metadata") or {}).get("annotations") or {}
 
 
 def annotated(body: Object, annotations: dict[str, str]) -> Object:
-    """A copy of an object with more annotations."""
+    """A copy of an object with additional annotations."""
     return {**body, "metadata": {**body["metadata"], "annotations": {**annotations_of(body), **annotations}}}
 
 
@@ -69,7 +71,7 @@ def as_object(record: Record | None) -> dict[str, Any]:
 
 
 def without_unset(fields: dict[str, Any]) -> dict[str, Any]:
-    """The entries with a value: not None, "" or an empty list or mapping."""
+    """The entries whose value is not None, "" or an empty list or mapping."""
     return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
 
 

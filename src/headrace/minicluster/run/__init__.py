@@ -1,1 +1,1 @@
-"""Brokers for a plan: on this machine (local), or in a pod."""
+"""Runs the brokers of a plan: on this machine (`local`), or in a pod (`pod`)."""

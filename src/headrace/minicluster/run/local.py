@@ -1,11 +1,11 @@
-"""Runs a MiniCluster as brokers on this machine: without a server or root, and without leaving anything behind.
+"""Runs a MiniCluster as brokers on this machine, without a server or root, and cleans up after itself.
 
-A shell runs the plan's text around `flux start`; a named pipe reports steps (brokers started, instance ready, job
-done). The brokers have a session of their own, so that only this process receives Ctrl-C, and then ends them in order;
-if this process is killed, its lifeline ends them. The commands of all pods run once, since one machine has one file
-system.
+A shell runs the plan's text around `flux start`. A named pipe reports the steps (brokers started, instance ready, job
+done). The brokers run in a session of their own, so that only this process receives Ctrl-C and can end them in order.
+If this process is killed, its lifeline ends them. Commands that every pod would run are run once, because one machine
+has one file system.
 
-What brokers say is shown until the job has ended, or is stopped: their own end then follows, with its exit status.
+The brokers' log is shown until the job ends or is stopped. Messages about their shutdown are not shown.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .remains import lifeline
 
 _MARKS = ("start", "ready", "done")
 _DEFAULT_LEVEL = "6"  # the operator's default of log-stderr-level
-_STOP_TIMEOUT = 10.0  # seconds that a stopped instance has before it is killed
+_STOP_TIMEOUT = 10.0  # seconds after which a stopped instance is killed
 
 
 class Times(NamedTuple):
-    """Seconds: until the start of brokers, from there until all are up, of the job, and until everything has ended."""
+    """Seconds until the brokers start, until all are up, of the job, and until everything has ended."""
 
     create: float
     ready: float
@@ -52,9 +52,7 @@ class Times(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a run: the job's exit status, the times of the steps that were reached, and whether brokers
-    started.
-    """
+    """The result of a run: the job's exit status, the times of the steps, and whether brokers started."""
 
     status: int
     times: Times
@@ -66,19 +64,20 @@ Say = Callable[[str], None]
 
 
 class StartError(Exception):
-    """The MiniCluster cannot be started on this machine; the text has the reason."""
+    """The MiniCluster cannot be started on this machine; the message has the reason."""
 
 
 def refusal(size: int) -> str:
-    """Why this machine cannot hold `size` brokers; "" if it can."""
+    """Why this machine cannot run `size` brokers; "" if it can."""
     return capacity.refusal(size)
 
 
 def run(plan: Plan, folder: str, say: Say, keep: Callable[[str], None] | None = None) -> Result:
-    """Run `plan` in the working directory `folder`; `say` gets a line for each step, and `keep` the workspace of the
-    instance before it starts, from which `remains` ends it if this process and its lifeline are killed.
+    """Run `plan` in the working directory `folder`. Raises StartError.
 
-    The job's output goes to this process's stdout and stderr. Raises StartError.
+    `say` is called with a line for each step. `keep` is called with the workspace of the instance before it starts: if
+    this process and its lifeline are both killed, `remains` needs the workspace to end the instance. The job's output
+    goes to this process's stdout and stderr.
     """
     began = time.monotonic()
     flux = _find_flux()
@@ -117,14 +116,14 @@ def run(plan: Plan, folder: str, say: Say, keep: Callable[[str], None] | None = 
 
 
 def _times(began: float, marks: dict[str, float], ended: float) -> Times:
-    # Steps that were not reached, or were reached after the stop, have the time of the stop.
+    # Steps that were not reached, or only after the stop, get the time of the stop.
     stop = marks.get("stop", ended)
     at = [began, *(min(marks.get(name, stop), stop) for name in ("start", "ready", "done")), ended]
     return Times(*(later - earlier for earlier, later in zip(at, at[1:])))
 
 
 def _find_flux() -> str:
-    """The `flux` of this installation: beside our interpreter or the running command, otherwise the one in PATH."""
+    """The `flux` of this installation, beside the interpreter or the command; else that in PATH."""
     folders = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
     found = shutil.which("flux", path=":".join(folders)) or shutil.which("flux")
     if not found:
@@ -133,12 +132,12 @@ def _find_flux() -> str:
 
 
 def _shell() -> str:
-    # Files are written for bash; sh is used without it.
+    # MiniCluster files are written for bash. sh is used if there is no bash.
     return shutil.which("bash") or "/bin/sh"
 
 
 def _directory(plan: Plan, folder: str) -> str:
-    """The job's working directory: the file's folder, or the directory that the file names, if it exists here."""
+    """The job's working directory: the directory that the file names, if it exists, or `folder`."""
     wanted = os.path.join(folder, plan.working_dir)
     return wanted if os.path.isdir(wanted) else folder
 
@@ -147,7 +146,7 @@ def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
     env = _inherited(os.environ)
     env.update(plan.environment)
     env[remains.WORKSPACE] = work
-    # Instances within this one use TMPDIR, too, as their default is /tmp.
+    # Nested instances must use TMPDIR, too; their default is /tmp.
     env.setdefault("TMPDIR", os.path.dirname(work))
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
     env["PATH"] = _path_with(flux, env)
@@ -155,9 +154,9 @@ def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
 
 
 def job_environment(warn: Say) -> dict[str, str]:
-    """The variables of this process that a job of a local instance gets, with the `flux` of this installation in PATH.
+    """The environment for a job of a local instance, with the `flux` of this installation in PATH.
 
-    `warn` is told which are left out, as a jobspec cannot hold them. Raises StartError.
+    Variables that a jobspec cannot hold are omitted and reported to `warn`. Raises StartError.
     """
     env = _inherited(Caller(warn).environment(())[0])
     env["PATH"] = _path_with(_find_flux(), env)
@@ -165,7 +164,7 @@ def job_environment(warn: Say) -> dict[str, str]:
 
 
 def _inherited(variables: Mapping[str, str]) -> dict[str, str]:
-    # The instance is independent of an enclosing one, so that one's variables are removed.
+    # The instance is independent of an enclosing instance, whose variables are removed.
     return {name: value for name, value in variables.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
 
 
@@ -175,7 +174,7 @@ def _path_with(flux: str, env: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def _workspace() -> Iterator[str]:
-    """A private folder with a short name (socket paths have 108 bytes), removed afterwards."""
+    """A private folder with a short name (socket paths have at most 108 bytes), removed afterwards."""
     base = tempfile.gettempdir()
     try:
         work = tempfile.mkdtemp(prefix="mini-", dir=base if len(base) < 60 else "/tmp")
@@ -213,7 +212,7 @@ def _write_files(plan: Plan, work: str, flux: str) -> None:
 
 
 def _check_texts(work: str) -> None:
-    """Let the shell parse the texts first; otherwise it would find an error only after everything before it has run."""
+    """Have the shell parse the texts first: otherwise it reports an error only at the faulty line."""
     fields = {"outer": "init, pre, brokerPre, workerPre and post", "inner": "command, prefix and flux.optionFlags"}
     for name, parts in fields.items():
         path = os.path.join(work, name)
@@ -224,10 +223,10 @@ def _check_texts(work: str) -> None:
 
 
 def resources(plan: Plan) -> dict[str, Any]:
-    """The `resource` table: each broker is a node with its own name and all the cores that this process may use.
+    """The `resource` table: each broker is a node with all the cores that this process may use.
 
-    The cores of several brokers are numbered on beyond the machine's: tasks are not bound to cores that do not exist,
-    while equal numbers would bind the tasks of all brokers to the same first cores.
+    If there are several brokers, their cores get numbers that the machine does not have, because tasks are not bound to
+    cores that do not exist. With real numbers, the tasks of all brokers would be bound to the same first cores.
     """
     count = len(os.sched_getaffinity(0))
     first = 0 if plan.size == 1 else (os.cpu_count() or count)
@@ -238,20 +237,24 @@ def resources(plan: Plan) -> dict[str, Any]:
 def start_command(plan: Plan, work: str, flux: str) -> str:
     """The command line that starts the brokers around the inner text."""
     attrs = {name: value for name, value in plan.attrs.items() if not name.startswith("log-stderr")}
-    # The operator's default log level shows the brokers' work, but a user at a terminal wants to see the job.
+    # The operator's default log level shows the brokers' work, so it is not used: a user at a terminal wants to see the
+    # job.
     if plan.attrs["log-stderr-level"] != _DEFAULT_LEVEL:
         attrs["log-stderr-level"] = plan.attrs["log-stderr-level"]
     words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
-    # As in Kubernetes, a follower that fails does not end the others.
+    # As in Kubernetes, a failed follower does not end the other brokers.
     words += [f"--test-rundir={work}/run", "--test-exit-mode=leader", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
-    # The inner text has the outer one's stderr again.
+    # The brokers' stderr goes to a file. Descriptor 3 keeps the original stderr for the inner text.
     log = f" 3>&2 2>{shlex.quote(work)}/log" if _keeps_log(plan) else ""
     return shlex.join([*words, _shell(), f"{work}/inner"]) + log
 
 
 def _keeps_log(plan: Plan) -> bool:
-    """Whether what brokers say goes to a file first; a log that the user asks for goes to stderr as it is."""
+    """Whether the brokers' log goes to a file first.
+
+    A log level set by the user sends it directly to stderr.
+    """
     return plan.attrs["log-stderr-level"] == _DEFAULT_LEVEL
 
 
@@ -260,9 +263,7 @@ def _mark(name: str) -> str:
 
 
 def outer_text(plan: Plan, start: str) -> str:
-    """Shell text of the whole run: the commands of a pod before its broker, the brokers, and the commands after
-    them.
-    """
+    """Shell text of the whole run: the commands before the brokers, the brokers, and those after."""
     before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
     return shell_text.outer_text(before, _mark("start") + start, plan.after, strict=plan.strict, quiet=plan.quiet)
 
@@ -276,35 +277,38 @@ def inner_text(plan: Plan) -> str:
 def _follow(
     plan: Plan, process: subprocess.Popen[bytes], pipe: int, stopped: list[int], work: str, say: Say
 ) -> dict[str, float]:
-    """Wait for the end; returns the time of each step. A signal, or a second one, ends the instance sooner."""
+    """Wait for the end and return the time of each step.
+
+    A signal stops the instance, a second one kills it.
+    """
     marks: dict[str, float] = {}
     killed_at = 0.0
-    asked = 0
+    signals_handled = 0
     log = os.path.join(work, "log")
-    with selectors.DefaultSelector() as selector, open(log, "ab+", buffering=0) as said:
-        said.seek(0)
+    with selectors.DefaultSelector() as selector, open(log, "ab+", buffering=0) as log_file:
+        log_file.seek(0)
         selector.register(pipe, selectors.EVENT_READ)
         while True:
             ended = process.poll() is not None
-            # In this order: what was said before the mark of the job's end is not of the brokers' end.
-            lines = said.read()
+            # Read the log before the marks: lines logged before the mark "done" are not about the shutdown.
+            lines = log_file.read()
             for name in _read_marks(pipe):
                 marks.setdefault(name, time.monotonic())
                 _say_progress(plan, name, work, say)
-            if lines and "done" not in marks and not asked:
+            if lines and "done" not in marks and not signals_handled:
                 _show(lines)
             if ended:
                 return marks
-            if len(stopped) > asked:
-                asked = len(stopped)
-                if asked == 1:
+            if len(stopped) > signals_handled:
+                signals_handled = len(stopped)
+                if signals_handled == 1:
                     say("stopping")
                     marks["stop"] = time.monotonic()
                     killed_at = time.monotonic() + _STOP_TIMEOUT
                     _signal_leader(process.pid, signal.SIGTERM)
                 else:
                     killed_at = time.monotonic()
-            if asked and time.monotonic() >= killed_at:
+            if signals_handled and time.monotonic() >= killed_at:
                 _end_session(process.pid)
             selector.select(timeout=0.05)
 
@@ -357,7 +361,7 @@ def _signal_leader(shell: int, number: int) -> None:
             children = [int(pid) for pid in handle.read().split()]
     except OSError:
         children = []
-    # The shell is signalled first, as it would start the next command.
+    # Signal the shell first: otherwise it would start the next command.
     for pid in (shell, *children):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -1,8 +1,8 @@
-"""Ends what remains of a MiniCluster on this machine if its runner was killed: by `kill -9`, or out of memory.
+"""Ends the processes of a local MiniCluster whose runner was killed (`kill -9`, out of memory).
 
-The runner's lifeline is another process that waits for its end, in a session of its own, so that no terminal ends it.
-It has one end of a pipe, which closes when the runner, which has the other end, ends. If the lifeline was killed, too,
-processes are found by the workspace, which all of them have in their environment.
+The lifeline is a process that waits for the end of the runner. It has a session of its own, so that no terminal ends
+it. It reads a pipe whose other end the runner holds; the pipe is closed when the runner ends. If the lifeline was
+killed, too, the processes are found by the workspace, which is in the environment of each.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 
 from headrace.engine.process import linux
 
-# The variable with the workspace of an instance, which its brokers and agents have; tasks have only a URI within it.
+# Brokers and agents have the instance's workspace in this variable. Tasks have only a URI inside the workspace.
 WORKSPACE = "HEADRACE_MINI_DIR"
-# Seconds that a stopped instance has before it is killed, and that killed processes have.
+# Seconds to wait for the end of a stopped instance before it is killed, and then for the end of killed processes.
 _STOP_TIMEOUT, _KILL_TIMEOUT = 10.0, 5.0
 _PAUSE = 0.05
 
@@ -33,11 +33,14 @@ def _belongs(environment: dict[str, str], work: str) -> bool:
 
 
 def end_remains(work: str) -> list[int]:
-    """End the instance with the workspace `work`, and remove that. Returns the processes that could not be ended."""
+    """End the instance with the workspace `work` and remove the workspace.
+
+    Return processes that did not end.
+    """
     found = processes_of(work)
     for pid in found:
         if linux.parent_of(pid) not in found:
-            # A shell only notes the signal while it waits for its child, which is `flux start`.
+            # A shell handles the signal only after its child, `flux start`, has ended, so the child gets it, too.
             for one in (pid, *linux.children_of(pid)):
                 _kill(one, signal.SIGTERM)
     remaining = _wait(work, _STOP_TIMEOUT)
@@ -50,7 +53,7 @@ def end_remains(work: str) -> list[int]:
 
 
 def _wait(work: str, seconds: float) -> list[int]:
-    """Wait for the end of the instance's processes; returns those that go on after so many seconds."""
+    """Wait at most `seconds` for the end of the instance's processes; return those that still run."""
     deadline = time.monotonic() + seconds
     while (remaining := processes_of(work)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
@@ -64,9 +67,10 @@ def _kill(pid: int, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def lifeline(when_killed: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """Run `when_killed(number)` in another process if this one is killed inside the block, or leaves it by an error.
+    """Run `when_killed(number)` in another process if this one is killed or fails inside the block.
 
-    Yields a function that sets the number (0 before). Call it before threads exist. Raises OSError.
+    Yields a function that sets the number, which is 0 until then. Enter the block before any thread exists, because it
+    forks. Raises OSError.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     guard = os.fork()

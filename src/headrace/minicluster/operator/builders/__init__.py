@@ -33,11 +33,11 @@ def desired(
     size: int | None = None,
     known_hosts: str = "",
 ) -> list[dict[str, Any]]:
-    """All objects of a valid MiniCluster, in the order in which they are created: pods come after what they need.
+    """All objects of a valid MiniCluster, in the order of creation: pods after the objects that they need.
 
-    `uid` is the MiniCluster's; with "" there are no owner references. With `keys` None there is no Secret, since it is
-    made only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the
-    MiniCluster's own Job while it differs from `spec.size` (pods). `known_hosts` is the hostlist of the running
+    `uid` is the MiniCluster's; with "" there are no owner references. If `keys` is None there is no Secret, because the
+    operator makes it only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of
+    pods of the MiniCluster's own Job, if it differs from `spec.size`. `known_hosts` is the hostlist of the running
     instance, whose hosts keep their ranks.
     """
     if has_own_flux(cluster):

@@ -20,8 +20,9 @@ from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 # The variable with the pod's namespace.
 NAMESPACE = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 _TERMINAL = {"stdin": True, "tty": True}
-# The runner answers the first probe when its broker is up, and later ones at once. The first probe comes after two
-# seconds, when the runner listens even on a node where many pods start: a failed probe would be an Event, and delay.
+# The runner answers the first probe when its broker is up, and later probes at once. The first probe is sent after two
+# seconds: by then the runner listens, even on a node where many pods start. A failed probe would cause an Event and a
+# delay.
 _READINESS = {
     "httpGet": {"path": "/", "port": READY_PORT},
     "initialDelaySeconds": 2,
@@ -32,11 +33,11 @@ _READINESS = {
 
 
 def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
-    """The containers beside the one with Flux, in the file's order: init containers that keep running.
+    """The containers beside the container with Flux, as init containers that keep running.
 
-    Kubernetes ends such containers after the container with Flux, and restarts one in place when it fails (sidecar
-    containers, Kubernetes 1.29). Ordinary containers would keep the pod from ending, and a failure of one would fail
-    the pod, and so repeat the job.
+    Kubernetes ends such containers after the container with Flux, and restarts a failed one in place (sidecar
+    containers, Kubernetes 1.29). An ordinary container would keep the pod from ending, and its failure would fail the
+    pod and so repeat the job.
     """
     return [
         _sidecar(cluster, one, index, images, volumes)
@@ -87,7 +88,7 @@ def _sidecar(cluster: MiniCluster, one: Container, index: int, images: Images, v
 
 
 def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
-    """A container of the services pod: its image's own entry point runs."""
+    """A container of the services pod; it runs the entry point of its image."""
     found = _container(one, one.name)
     found.update(_TERMINAL)
     mounts = volumes.mounts(one.volumes)
@@ -95,7 +96,7 @@ def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
 
 
 def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The init container that copies the view; none for a view that is mounted."""
+    """The init container that copies the view; [] for an image volume or an image's own Flux."""
     if images.as_volume or has_own_flux(cluster):
         return []
     view = cluster.flux.container or View()
@@ -114,7 +115,7 @@ def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 def _container(one: Container, name: str) -> dict[str, Any]:
     """The fields of a container that the file gives; command and mounts depend on the container's role."""
-    # Of two values of one variable Kubernetes takes the last, and server-side apply refuses both.
+    # Each variable is set only once: Kubernetes would use the last value, and server-side apply refuses duplicates.
     env = {key: without_unset({"name": key, "value": value}) for key, value in one.environment.items()}
     for variable, ref in one.secrets.items():
         env[variable] = {"name": variable, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}

@@ -1,4 +1,4 @@
-"""The view in a pod: the image that provides the broker, and how its files get there."""
+"""The view in a pod: the image that provides the broker, and its copy or mount."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
 
 # The command of the view's image, which copies the view.
 _COPY = ("/headrace-copy", VIEW)
-# What a process of the user of another container needs to know of that container's security context.
+# The fields of a security context that identify the user and the confinement of a container's processes.
 _IDENTITY = ("runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "seccompProfile")
 
 
 class Images(NamedTuple):
-    """`view` is the view image. An init container copies the view, or, with `as_volume`, the kubelet mounts the image.
+    """The view image, and how pods get its files.
 
-    An API server without the feature ImageVolume (off by default before Kubernetes 1.35) silently drops image volumes
-    from pods, so that `as_volume` can only be the installer's choice.
+    An init container copies the view, or, with `as_volume`, the kubelet mounts the image. `as_volume` must be set by
+    the installer and cannot be detected: an API server without the feature ImageVolume (off by default before
+    Kubernetes 1.35) silently drops image volumes from pods.
     """
 
     view: str = DEFAULT_VIEW
@@ -32,10 +33,10 @@ class Images(NamedTuple):
 
 
 def view_image(cluster: MiniCluster, images: Images) -> tuple[str, str]:
-    """The view image of a MiniCluster, and the image that its file names and ours replaces ("" for none, as where the
-    file names none: the API server has put in the default).
+    """The view image of a MiniCluster, and the Flux Operator's image that it replaces ("" for none).
 
-    Any image other than the Flux Operator's is used as it is: it is a copy of ours under another name.
+    The Flux Operator's default image does not count as replaced, because the API server sets it if the file names no
+    image. Any other image is used as it is: it is a copy of our view image under another name.
     """
     given = (cluster.flux.container or View()).image
     if not _FLUX_VIEW.match(given) or has_own_flux(cluster):
@@ -73,8 +74,10 @@ def view_copy(
 
 
 def least_privileged(given: dict[str, Any]) -> dict[str, Any]:
-    """A security context with least privileges and the identity in another one. A pod whose other containers satisfy
-    the `restricted` Pod Security Standard satisfies it with such a container, too.
+    """A security context with least privileges and the identity of the context `given`.
+
+    If the other containers of a pod satisfy the `restricted` Pod Security Standard, so does a container with this
+    context.
     """
     kept = {key: given[key] for key in _IDENTITY if given.get(key) is not None}
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **kept}
@@ -86,5 +89,5 @@ def image_volume(name: str, view: str) -> dict[str, Any]:
 
 
 def image_mount(name: str) -> dict[str, Any]:
-    """The mount of such a volume: the view, where its programs are built for."""
+    """The mount of an image volume, at the path that the view's programs are built for."""
     return {"name": name, "mountPath": VIEW, "subPath": "view", "readOnly": True}

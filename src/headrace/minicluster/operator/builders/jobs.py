@@ -1,9 +1,10 @@
 """The Indexed Jobs of a MiniCluster: one for its own pods, and one for each of its groups.
 
-Only the lead, index 0, decides the end of the Job: success is the lead's success, whatever the followers do. Followers
-never end with a non-zero code by themselves, so a non-zero code is the lead's, and fails the Job without a retry. Codes
-137 and 143 stand for SIGKILL and SIGTERM: a pod of any index may have been killed (out of memory, deleted), so these
-count towards `backoffLimit`, and the pod is replaced. Pods that Kubernetes disrupts are replaced without being counted.
+Only the lead, index 0, decides the end of the Job: the Job succeeds when the lead succeeds, whatever the followers do.
+Followers never exit with a non-zero code by themselves, so a non-zero code is the lead's, and fails the Job without a
+retry. The exceptions are 137 and 143 (SIGKILL and SIGTERM): a pod of any index may have been killed (out of memory,
+deleted). It is replaced, and the failure counts towards `backoffLimit`. A pod that Kubernetes disrupts is replaced
+without being counted.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from .pods import pod_template, template_labels
 
 # The success of the lead, index 0, is the Job's.
 SUCCESS_POLICY: dict[str, Any] = {"rules": [{"succeededIndexes": "0"}]}
-# A pod is replaced when it has ended: no two pods have one host name.
+# A pod is replaced only when it has ended, so that two pods never have the same host name.
 REPLACEMENT_POLICY = "Failed"
 _BACKOFF_LIMIT = 100
 
 
 def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[str, Any]:
-    """The Job (batch/v1) of the MiniCluster's own pods, `size` of them."""
+    """The Job (batch/v1) of the MiniCluster's own pods; `size` is their number."""
     spec = cluster.spec
     pod = spec.pod or Pod()
     labels = spec.job_labels or _labels(template_labels(cluster, pod), names.job(cluster))
@@ -38,7 +39,10 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
 
 
 def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, size: int) -> dict[str, Any]:
-    """The Job of a group's pods. Its followers end when the lead ends; it has no success of its own."""
+    """The Job of a group's pods.
+
+    They are followers and end when the lead ends, so the Job has no success policy.
+    """
     pod = group.pod or cluster.spec.pod or Pod()
     name = names.group_job(cluster, group)
     labels = cluster.spec.job_labels or _labels(template_labels(cluster, pod, group), name)
@@ -65,7 +69,7 @@ def default_failure_policy(container: str) -> dict[str, Any]:
 
 
 def _labels(labels: dict[str, str], name: str) -> dict[str, str]:
-    """The labels of a Job for which the file has none: those of its pods, as the API server sets them by default."""
+    """The labels of a Job if the file has none: those of its pods, as the API server sets them by default."""
     return {**labels, names.JOB_NAME: name, f"batch.kubernetes.io/{names.JOB_NAME}": name}
 
 

@@ -1,9 +1,9 @@
-"""Scripts for pods that run the Flux of their own image (`flux.container.disable`), which have no view.
+"""Scripts for pods without a view, which run their image's own Flux (`flux.container.disable`).
 
 Such an image has bash and a Flux of any version, so the scripts use only what every version accepts: `flux start` with
 the broker's options after `-o`, `flux R encode`, and a configuration file. The broker's key comes from the
 MiniCluster's Secret. As in pods with a view, the exit code is the job's own, and a follower restarts its broker until
-the instance has ended in order.
+the instance has ended regularly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def items(cluster: MiniCluster) -> list[dict[str, Any]]:
 
 
 def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
-    """The script of each container that has one, by its key. `domain` is the cluster's DNS domain."""
+    """The scripts of the containers by their ConfigMap keys. `domain` is the cluster's DNS domain."""
     found = {}
     for index, one in enumerate(cluster.spec.containers):
         if one is cluster.runner:
@@ -53,7 +53,7 @@ def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
 
 
 def broker_script(cluster: MiniCluster, domain: str) -> str:
-    """The script that runs one broker, the lead's or a follower's; the lead's runs the job."""
+    """The script that runs the broker of the lead or of a follower; the lead also runs the job."""
     plan, pods = make_plan(cluster, with_groups=True), make_pod_plan(cluster, domain=domain)
     # With a lead outside this MiniCluster, all pods are followers. A group's pods have indexes of their own.
     is_lead = f'[ "${{{INDEX_VARIABLE}:-}}${{{names.GROUP_VARIABLE}:-}}" = 0 ]'
@@ -111,7 +111,7 @@ broker() {{
 
 
 def _configuration(cluster: MiniCluster, pods: PodPlan) -> str:
-    """The key, the host list, the resources and `broker.toml`, which is the user's own if it is given."""
+    """The key, the host list, the resources, and `broker.toml` (the user's own if it is given)."""
     toml = '"$config/etc/flux/config/broker.toml"'
     common = f"""
 (umask 077; cat {names.KEYS_MOUNT}{CURVE_CERT} > "$config/curve/curve.cert")
@@ -191,10 +191,10 @@ code={code}
 exit $code"""
 
 
-# The program writes its exit status to a file. If `flux start` has the same status, 137 or 143 is the job's own. If the
-# broker was killed, the program has another status.
+# The program writes its exit status to a file. If `flux start` has the same status, a status of 137 or 143 is the job's
+# own. If the broker was killed, the two differ.
 _NOTE_END = "trap 'echo $? > \"$HEADRACE_MINI_DIR/ended\"' EXIT\n"
-# As `minicluster.pod.ending.container_status`: 137 and 143 are those by which Kubernetes recognises a killed pod.
+# As `run.pod.ending.container_status`: Kubernetes recognises a killed pod by exit code 137 or 143.
 _NOT_KILLED = """told=$(cat "$HEADRACE_MINI_DIR/ended" 2> /dev/null) || told=
 case $result=$told in 137=137 | 143=143) code=$((384 - result)) ;; esac"""
 
@@ -229,9 +229,7 @@ exit 0"""
 
 
 def _sidecar_script(cluster: MiniCluster, index: str) -> str:
-    """The script that runs a container's command and then waits, since Kubernetes would restart a container
-    that ends.
-    """
+    """The script that runs a container's command and then waits, so that it is not restarted."""
     one = make_pod_plan(cluster).sidecars[index]
     base = _base(cluster)
     socket = shlex.quote(f"{base}/config/run/flux/local")

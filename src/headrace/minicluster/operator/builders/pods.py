@@ -1,4 +1,4 @@
-"""Pods of a MiniCluster: the template of its Job's and its groups' pods, and the pod of its services."""
+"""Pods of a MiniCluster: the pod templates of its Job and of its groups, and the pod of its services."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def pod_template(cluster: MiniCluster, images: Images, group: Group | None = Non
 
 
 def template_labels(cluster: MiniCluster, pod: Pod, group: Group | None = None) -> dict[str, str]:
-    """The labels of pods with a broker. A size counts the pods of `hpa-selector`, so a group's pods do not have it."""
+    """The labels of pods with a broker.
+
+    Autoscalers count the pods with `hpa-selector`, so a group's pods lack it.
+    """
     fixed = {
         names.APP: names.APP_VALUE,
         names.APP_NAME: cluster.name,
@@ -83,7 +86,7 @@ def services_pod(cluster: MiniCluster, uid: str) -> dict[str, Any]:
 
 
 def _pod_spec(pod: Pod, pull_secrets: list[str]) -> dict[str, Any]:
-    """The fields of `spec.pod` for both kinds of pods."""
+    """The fields of `spec.pod` that apply to pods with a broker and to the services pod."""
     return {
         "automountServiceAccountToken": pod.automount_service_account_token,
         "dnsPolicy": pod.dns_policy,
@@ -110,7 +113,7 @@ def _pull_secrets(cluster: MiniCluster, containers: list[Container], view: bool 
 
 
 def _affinity(cluster: MiniCluster, pod: Pod) -> dict[str, Any]:
-    """Preferably one pod on each node, all in one zone; and only nodes with the labels of `nodeAffinity`."""
+    """Prefer one pod on each node, all in one zone; require nodes with the labels of `nodeAffinity`."""
     found: dict[str, Any] = {}
     wanted = [{"key": key, "operator": "In", "values": values} for key, values in pod.node_affinity.items() if values]
     if wanted:

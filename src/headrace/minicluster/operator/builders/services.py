@@ -11,9 +11,9 @@ from ..objects import owned
 
 
 def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
-    """The headless Service of the pods' host names; with `minimalService` it has the lead's address alone.
+    """The headless Service of the pods' host names; with `minimalService` it has only the lead's address.
 
-    Brokers connect before they are ready, so names of pods that are not ready are published, too.
+    Brokers connect before their pods are ready, so the Service also publishes pods that are not ready.
     """
     metadata = owned(cluster, names.service(cluster), uid)
     if cluster.flux.minimal_service:
@@ -22,14 +22,14 @@ def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
             "selector": {names.JOB_NAME: cluster.name, names.COMPLETION_INDEX: "0"},
         }
     else:
-        # A group's pods belong to a Job with another name.
+        # The pods of groups belong to Jobs with other names.
         selector = {names.CLUSTER: cluster.name} if cluster.spec.groups else {names.JOB_NAME: cluster.name}
         return headless(metadata, selector)
     return _service(metadata, {**spec, "publishNotReadyAddresses": True})
 
 
 def headless(metadata: dict[str, Any], selector: dict[str, str]) -> dict[str, Any]:
-    """A headless Service of pods that find each other before they are ready."""
+    """A headless Service for pods that must find each other before they are ready."""
     return _service(metadata, {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True})
 
 
@@ -43,11 +43,11 @@ def _sidecar(cluster: MiniCluster, one: Container, uid: str) -> dict[str, Any]:
         {"port": port, "targetPort": port, "protocol": "TCP"} for port in dict.fromkeys(one.ports)
     ]
     if len(ports) > 1:
-        # Kubernetes requires names for several ports of a Service.
+        # Kubernetes requires port names if a Service has more than one port.
         ports = [{"name": f"port-{port['port']}", **port} for port in ports]
     selector = {names.APP_NAME: cluster.name}
     if cluster.spec.services or cluster.spec.groups:
-        # Services and groups have pods with the same label, but without the sidecar.
+        # The pods of services and groups have the same label, but not the sidecar.
         selector[names.HPA_SELECTOR] = cluster.name
     return _service(owned(cluster, one.name, uid), {"ports": ports, "selector": selector})
 

@@ -17,7 +17,8 @@ _READABLE = 0o444  # readable for any user, as the container's user is unknown
 class PodVolumes:
     """Collects the users' volumes of one pod's containers.
 
-    Containers with one key for the same source share a volume; with one key for different sources, each has its own.
+    Containers that use the same key for the same source share a volume. If they use the same key for different sources,
+    each has its own volume.
     """
 
     def __init__(self, base: list[dict[str, Any]]) -> None:
@@ -45,7 +46,7 @@ class PodVolumes:
 
 
 def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The volumes of every pod with a broker, in the order of the Flux Operator, then ours."""
+    """The volumes of every pod with a broker: the Flux Operator's, in its order, then our own."""
     files = {"items": own_flux.items(cluster)} if has_own_flux(cluster) else {}
     volumes: list[dict[str, Any]] = [
         {"name": names.SOFTWARE_VOLUME, "emptyDir": {}},
@@ -66,7 +67,10 @@ def secret_volume(name: str, secret: str, files: Iterable[str]) -> dict[str, Any
 
 
 def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The mounts of every container in such a pod; the keys are mounted only in the container with Flux."""
+    """The mounts of every container in a pod with a broker.
+
+    The keys are mounted only in the container with Flux.
+    """
     return [
         {"name": names.HOME_VOLUME, "mountPath": names.HOME_MOUNT},
         *view_mounts(cluster, images),
@@ -76,7 +80,7 @@ def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 
 def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The mounts of the view's volume: at `mountPath`, and at the path that the view's programs are built for."""
+    """The mounts of the view: at `mountPath`, and at the path that its programs are built for."""
     volume = names.view_volume(cluster)
     view = cluster.flux.container
     paths = [view.mount_path if view else names.VIEW_ROOT]

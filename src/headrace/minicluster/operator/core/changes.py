@@ -1,9 +1,9 @@
-"""What has changed in a spec: the fields with their effects on running pods, and fingerprints. Pure.
+"""Changes of a spec: the changed fields with their effects on running pods, and fingerprints. Pure.
 
-The effect of a field is declared with it (`api.fields`); `docs/user/minicluster.md` has the same table. From
-fingerprints the operator knows what has changed since an object was made. Fingerprints of a spec are the same in all
-versions of the operator: fields at their defaults count as absent, so that a field that a later version adds changes no
-fingerprint.
+The effect of a field is declared with the field (`api.fields`); `docs/user/minicluster.md` has the same table. The
+operator compares fingerprints to detect what has changed since an object was made. The fingerprint of a spec is the
+same in all versions of the operator: a field at its default counts as absent, so a field that a later version adds does
+not change it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ...api.pod_plan import PLAN_FILE, decode
 
 Object = dict[str, Any]
 
-# The keys under which a cached object has its fingerprint, and a ConfigMap the hosts of its plan, instead of its
-# content.
+# A cached object has its fingerprint under TRIMMED instead of its content; a ConfigMap has the hosts of its plan under
+# HOSTS.
 TRIMMED, HOSTS = "headrace-content", "headrace-hosts"
 
 
@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
 
 def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
-    """The fields in which two specs of a MiniCluster differ, by path. A field at its default counts as not given."""
+    """The fields in which two specs differ, sorted by path. A field at its default counts as absent."""
     before, after = leaves(old), leaves(new)
     missing = object()
     differ = [path for path in before | after if before.get(path, missing) != after.get(path, missing)]
@@ -60,10 +60,11 @@ def effect_of(path: str) -> Effect:
 
 @functools.cache
 def effects() -> tuple[dict[str, Effect], tuple[str, ...]]:
-    """The effects by path, with the API's names and `[]` for any item of a list, and the beginnings of these paths.
+    """The effects by path, and the beginnings of these paths.
 
-    A field that is not among them, nor below one of them, recreates the pods. Each reconcile asks for the effects of
-    all fields, of which there may be thousands, and most are dismissed by the beginnings of their paths.
+    Paths have the API's names, and `[]` for any item of a list. A field that is neither listed nor below a listed path
+    recreates the pods. Each reconcile looks up all fields, possibly thousands; the beginnings rule out most of them
+    quickly.
     """
     known = dict(_marked(Spec, "spec"))
     return known, tuple({path.partition("[")[0] for path in known})
@@ -124,7 +125,7 @@ def spec_fingerprint(cluster: MiniCluster) -> str:
 
 
 def recreating_fingerprint(cluster: MiniCluster) -> str:
-    """The fingerprint of the fields whose change needs another Job, as a Job's template is immutable."""
+    """The fingerprint of the fields whose change needs a new Job, because a Job's template is immutable."""
     found = leaves(cluster)
     return _hash({path: found[path] for path in found if effect_of(path) is Effect.RECREATES})
 
@@ -135,8 +136,9 @@ def configuration_fingerprint(cluster: MiniCluster) -> str:
 
 
 def content_fingerprint(body: Object) -> str:
-    """The fingerprint of an object's content, as far as the API server stores it unchanged. A trimmed object carries
-    its own (`operator`).
+    """The fingerprint of the part of an object's content that the API server stores unchanged.
+
+    A trimmed object of the cache has its fingerprint in a key (TRIMMED).
     """
     if TRIMMED in body:
         return str(body[TRIMMED])
@@ -148,14 +150,15 @@ def content_fingerprint(body: Object) -> str:
 
 
 def hosts_of(config_map: Object) -> str:
-    """The hosts of the instance, by rank, as a hostlist, from a MiniCluster's ConfigMap; "" for that of an image's own
-    Flux, which has no plan, and for one that was changed to nonsense.
+    """The hosts of the instance from a MiniCluster's ConfigMap, as a hostlist by rank.
+
+    "" if the ConfigMap has no plan (pods with their image's own Flux) or an unreadable one.
     """
     if HOSTS in config_map:
         return str(config_map[HOSTS])
     try:
         hosts = decode((config_map.get("data") or {}).get(PLAN_FILE, "")).hosts
-        # Whoever may change the ConfigMap may write any list there.
+        # A user who may change the ConfigMap may have written a list of any length.
         count_hosts(hosts, 2 * MOST_PODS)
         return hosts
     except ValueError:

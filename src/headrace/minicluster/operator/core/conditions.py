@@ -1,6 +1,6 @@
 """The conditions of a MiniCluster's status (metav1.Condition). Pure.
 
-The first five have the names of the Flux Operator's, for which scripts wait.
+The first five have the names that the Flux Operator uses, because scripts wait for them.
 """
 
 from __future__ import annotations
@@ -20,38 +20,41 @@ from .progress import services_trouble, silence
 
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
-# The reason of Saving while a queue that is to be saved cannot be.
+# The reason of Saving while the queue cannot be saved.
 CANNOT_SAVE = "CannotSave"
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What `reconcile` adds to what was observed: the valid MiniCluster or its problems, and what it waits for."""
+    """Findings of `reconcile` for the status: the MiniCluster or its problems, and current waits."""
 
     cluster: MiniCluster | None = None
     problems: tuple[str, ...] = ()
     waits_for: str = ""
-    """Why the operator delays something that the spec asks for; "" if it does not."""
+    """Why the operator delays a change that the spec requests; "" if it does not."""
     saving: bool = False
-    """Whether the instance is being saved; the condition of that name has the start."""
+    """Whether the instance is being saved; the condition Saving has the time of the first attempt."""
     save_failed: bool = False
-    """Whether the last attempt to save it has failed, and another will follow."""
+    """Whether the last attempt to save the instance failed and will be retried."""
     restart_at: float | None = None
-    """When all pods are recreated after a lead was lost; None if they are not to be."""
+    """When all pods are recreated after a lead was lost; None if no restart is due."""
 
 
 def conditions_of(
     observed: Observed, view: View, status: Object, degraded: bool, end: Ended | None, lead_end: pods.LeadEnd | None,
     now: float,
 ) -> list[Object]:  # fmt: skip
-    """The conditions of a status that is complete but for them. `degraded`: brokers are missing for a reason."""
+    """The conditions for a `status` that is otherwise complete.
+
+    `degraded`: brokers are missing for a known reason.
+    """
     phase, reason = status["phase"], status["reason"]
     before = observed.status
     old = {one.get("type"): one for one in before.get("conditions") or ()}
     suspended = phase == SUSPENDED
     waiting = phase in (PENDING, STARTING) and observed.job is not None
     reported = _run_was_reported(before, old)
-    # An instance may start and end between two reconciles. The status with its end then has JobRunning as true, and the
-    # next one as false, so that a client that waits for the condition sees it as with a longer job.
+    # An instance may start and end between two reconciles. JobRunning is then true in the status that reports the end,
+    # and false in the next status, so that a client that waits for the condition sees it.
     running = phase == RUNNING or bool(end and lead_end and lead_end.job_started and not reported)
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""
@@ -87,7 +90,7 @@ def conditions_of(
 
 
 def _run_was_reported(before: Object, old: Object) -> bool:
-    """Whether a previous status has reported as running the instance that has now ended."""
+    """Whether a previous status reported that the instance was running."""
     reported = old.get("JobRunning", {})
     return before.get("phase") == RUNNING or reported.get("status") == "True" or reported.get("reason") == _RUN_ENDED
 
@@ -108,7 +111,7 @@ def _span(times: Object) -> str:
 def _failure_reason(
     observed: Observed, end: Ended | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
 ) -> str:
-    """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
+    """The reason of the condition Failed (metav1.Condition): the cause, not Kubernetes' own reason."""
     if START_TIMEOUT in annotations_of(observed.job):
         return "StartTimeout"
     if GROUP_FAILED in annotations_of(observed.job):

@@ -1,4 +1,4 @@
-"""How a MiniCluster has ended: the end of its lead's pod beside that of its Job. Pure."""
+"""The end of a MiniCluster, derived from the end of its lead's pod and of its Job. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def is_backoff_exceeded(end: Ended, lead_end: pods.LeadEnd | None) -> bool:
 
 
 def lead_end_of(observed: Observed) -> pods.LeadEnd | None:
-    """The end of the lead; None while one runs, including the replacement of a lead that was killed. A lead that was
-    ended because the pod of another index had failed has the end of that pod.
+    """The end of the lead; None while a lead runs, including the replacement of a lead that was killed.
+
+    If the lead was killed because the pod of another index failed, this is the end of that pod.
     """
     lead = observed.lead_pod
     found = pods.lead_end(lead, observed.name) if lead is not None else None
@@ -33,7 +34,7 @@ def lead_end_of(observed: Observed) -> pods.LeadEnd | None:
 
 
 def failed_pod(items: list[Object], name: str) -> tuple[int, str]:
-    """The exit code of the first of these pods whose container `name` has failed, and why; (0, "") if none has."""
+    """The exit code and reason of the first pod whose container `name` has failed; (0, "") if none has."""
     for pod in items:
         end = pods.lead_end(pod, name) if pods.exit_code(pod, name) not in (None, 0, *KILLED) else None
         if end is not None:
@@ -43,8 +44,9 @@ def failed_pod(items: list[Object], name: str) -> tuple[int, str]:
 
 
 def end_before_the_last(observed: Observed, lead_end: pods.LeadEnd) -> pods.LeadEnd:
-    """The end of a lead that failed too often in its pod (restartPolicy OnFailure): that of the run before the one that
-    Kubernetes had just started, and killed.
+    """The end of a lead whose container failed too often (restartPolicy OnFailure).
+
+    This is the end of the previous run: Kubernetes has restarted the container once more and then killed it.
     """
     lead = observed.lead_pod
     former = pods.former_end(lead, observed.name) if lead is not None else None

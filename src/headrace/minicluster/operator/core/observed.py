@@ -18,11 +18,11 @@ Object = dict[str, Any]
 class Lead(Struct, frozen=True, kw_only=True):
     """The state of a running MiniCluster's lead, from its channel (`minicluster.channel`).
 
-    Its first fields are those of `channel_messages.State`.
-    `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
-    hosts beyond them are drained and idle; `left` are jobs that had such hosts when the last size was asked for.
-    `config` is the broker configuration of the last reload. `saved_at` is when the instance was last saved on request
-    (0: never); `save_error` is the reason if the last attempt failed, at `save_failed`.
+    The first fields are those of `channel_messages.State`. `resized` has, for each group ("" is the MiniCluster's own
+    pods), the size for which the lead has finished its part: hosts beyond the size are drained and idle. `left` are the
+    jobs that had such hosts when the last resize was requested. `config` is the broker configuration of the last
+    reload. `saved_at` is when the instance was last saved on request (0: never). `save_error` is why the last attempt
+    failed, and `save_failed` is when.
     """
 
     state: str = "starting"
@@ -42,15 +42,18 @@ class Lead(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """`cluster` is the MiniCluster object. `secret`: whether its own Secret exists, None before anybody has looked.
-    `taken` names objects with our names and another owner ("Service/hello"); they are tried again at `try_taken_at`.
-    `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a connection to
-    the lead; `channel_closed` is why the operator wants none, "" if it does. `metrics_elsewhere` names the
-    APIServices for metrics that another program has, with its Service; `metrics_unanswered` is why requests for metrics
-    are refused. `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are
-    messages of Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are
-    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull. `deleting_since` is
-    when this operator first saw that the MiniCluster is being deleted (0: it is not).
+    """The state of one MiniCluster as the operator sees it.
+
+    `cluster` is the MiniCluster object. `secret`: whether its own Secret exists, None if that was not checked yet.
+    `taken` lists objects that have a name we need and another owner ("Service/hello"); they are retried at
+    `try_taken_at`. `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a
+    connection to the lead. `channel_closed` is why the operator keeps no connection to the lead, "" if it does.
+    `metrics_elsewhere` names the APIServices for metrics that belong to another program, with its Service.
+    `metrics_unanswered` is why requests for metrics are refused. `other_operator_until` is when the Go operator's Lease
+    expires (0: the Lease is not held). `warnings` are messages of Events about the MiniCluster's Jobs and pods that
+    appear in no status, such as an exceeded quota. `pulled` are the containers (uid of the pod, name) whose images the
+    kubelet has begun to pull. `deleting_since` is when this operator first saw that the MiniCluster is being deleted
+    (0: it is not).
     """
 
     cluster: Object
@@ -58,7 +61,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     config_maps: dict[str, Object] = {}
     services: dict[str, Object] = {}
     pods: dict[str, list[Object]] = {}
-    """Pods by the name of their Job; those of the MiniCluster itself (its services) under ""."""
+    """Pods by the name of their Job; under "" the pods that belong to the MiniCluster itself (its services)."""
     secret: bool | None = None
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
@@ -86,7 +89,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> Object:
-        """The previous status; {} of a MiniCluster that has none yet."""
+        """The previous status; {} if the MiniCluster has none yet."""
         return self.cluster.get("status") or {}
 
     @property

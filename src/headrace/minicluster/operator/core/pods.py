@@ -1,7 +1,7 @@
-"""The state of a MiniCluster's pods: which brokers are up, how the lead ended, and why a pod does not run.
+"""The state of pods: which brokers are up, how the lead ended, and why a pod does not run.
 
-Pure: functions of pods as the API server sends them (core/v1 PodStatus). Texts are for users: they say what is short
-and where, and pods with the same trouble share a text.
+Pure functions of pods as the API server sends them (core/v1 PodStatus). Messages are for users: they name the cause and
+the place, and pods with the same trouble share one message.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ...api.pod_plan import KILLED
 from .. import names
 
 Object = dict[str, Any]
-# Containers, by their pods' uids and their names.
+# Containers, each as the uid of its pod and its name.
 Pulled = frozenset[tuple[str, str]]
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
-# Characters of a kubelet's or scheduler's message that a reason includes.
+# Maximum number of characters of a reason that quotes a kubelet's or scheduler's message.
 _LONGEST = 200
 _IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
-# A pod must not run twice, so Kubernetes does not replace one before it knows that it has ended.
+# A pod must not run twice, so Kubernetes replaces a pod only when it knows that the pod has ended.
 _LOST_NODE = "it is made again once that Node is back, deleted, or tainted node.kubernetes.io/out-of-service"
-# The end of a connection here, in Go's words for it: its port is another one at each attempt.
+# The local address in a Go network error. It is removed from messages, because its port differs at each attempt.
 _LOCAL_END = re.compile(r"[\d.]+:\d+->|\[[\da-f:.]+\]:\d+->")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _SHORT = re.compile(r"(\d+) Insufficient (\S+)")
 _UNFIT = re.compile(r"(\d+) (.+)")
 
-# The metadata and the status that the functions here read.
+# The fields of a pod's metadata and status that this module reads.
 _META = (
     *("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp"),
     "deletionTimestamp",
@@ -47,7 +47,7 @@ _STATUS = ("phase", "reason", "message", "conditions", "podIP", "initContainerSt
 
 
 def trimmed(pod: Object) -> Object:
-    """A pod with what the functions here read alone, since many are kept in memory."""
+    """A pod with only the fields that this module reads, because the operator caches many pods."""
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     return {
         "metadata": {key: meta[key] for key in _META if key in meta},
@@ -57,9 +57,11 @@ def trimmed(pod: Object) -> Object:
 
 
 class LeadEnd(Struct, frozen=True):
-    """The end of the lead: the job's exit code, the reason, the time (RFC 3339), its times (seconds since the epoch),
-    the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none. `killed`:
-    the pod was killed, so the exit code is not the job's.
+    """The end of the lead.
+
+    `exit_code` is the job's. `finished` is the time (RFC 3339). `times` are the instance's times (seconds since the
+    epoch). `jobs` is the number of jobs by state. `cause` is the type of the exception that ended the job ("cancel",
+    "timeout"), "" for none. `killed`: the pod was killed, so the exit code is not the job's.
     """
 
     exit_code: int
@@ -72,7 +74,7 @@ class LeadEnd(Struct, frozen=True):
 
     @property
     def job_started(self) -> str:
-        """When its job began to run (RFC 3339); "" if that is unknown or no time."""
+        """When its job began to run (RFC 3339); "" if the time is unknown or invalid."""
         seconds = self.times.get("run")
         return text_of(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e11 else ""
 
@@ -84,7 +86,7 @@ def index_of(pod: Object) -> int:
 
 
 def current(pods: Iterable[Object]) -> list[Object]:
-    """One pod for each index, the newest: a failed pod remains beside its replacement."""
+    """The newest pod of each index. A failed pod continues to exist beside its replacement."""
     newest: dict[int, Object] = {}
     for pod in pods:
         index = index_of(pod)
@@ -97,7 +99,8 @@ def current(pods: Iterable[Object]) -> list[Object]:
 def is_ready(pod: Object) -> bool:
     """Whether the pod's broker is up: the runner responds to the kubelet's readiness probe.
 
-    Another container that is not ready makes the pod not ready, but not its broker.
+    The pod's condition Ready may be false because of another container, so it is used only if the runner's container
+    has no status yet.
     """
     if is_terminating(pod) or is_node_lost(pod):
         return False
@@ -109,8 +112,10 @@ def is_ready(pod: Object) -> bool:
 
 
 def is_node_lost(pod: Object) -> bool:
-    """Whether the pod's node does not answer: the control plane makes such a pod not ready, and can change nothing that
-    its kubelet has said of the containers.
+    """Whether the pod's node does not answer.
+
+    The control plane then sets the pod's condition Ready to False, but cannot change what the kubelet has reported
+    about the containers (ContainersReady).
     """
     ready = condition(pod.get("status"), "Ready")
     marked = ready.get("status") == "False" and ready.get("reason") != "ReadinessGatesNotReady"
@@ -137,7 +142,7 @@ def scheduled_since(pod: Object) -> str:
 
 
 def has_volumes(pod: Object) -> bool:
-    """Whether the kubelet has mounted the pod's volumes, with the keys that their Secret had then."""
+    """Whether the kubelet has mounted the pod's volumes, including the keys of the Secret at that time."""
     began = any({"running", "terminated"} & (one.get("state") or {}).keys() for _, one in _containers(pod))
     return began or holds(pod.get("status"), "PodReadyToStartContainers")
 
@@ -152,7 +157,7 @@ def ready_since(pod: Object) -> str:
 
 
 def started(pod: Object, container: str) -> str:
-    """When the container with this name started (RFC 3339); "" before that."""
+    """When the container with this name started (RFC 3339); "" if it has not started."""
     state = _container(pod, container).get("state") or {}
     for one in ("running", "terminated"):
         if state.get(one):
@@ -161,9 +166,9 @@ def started(pod: Object, container: str) -> str:
 
 
 def lead_end(pod: Object, container: str) -> LeadEnd | None:
-    """The end of the lead's container; None before that.
+    """The end of the lead's container; None if it has not ended.
 
-    A container that Kubernetes restarts (restartPolicy OnFailure) has ended only if its pod has.
+    With restartPolicy OnFailure, Kubernetes restarts the container, so it has ended only if its pod has.
     """
     ended = (_container(pod, container).get("state") or {}).get("terminated")
     if not ended or not has_ended(PODS, pod):
@@ -172,13 +177,13 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
 
 
 def former_end(pod: Object, container: str) -> LeadEnd | None:
-    """The end of the container before Kubernetes restarted it last; None if it was not restarted."""
+    """The end of the container's run before its last restart; None if it was not restarted."""
     ended = (_container(pod, container).get("lastState") or {}).get("terminated")
     return _end_of(ended) if ended else None
 
 
 def _end_of(ended: Object) -> LeadEnd:
-    """The end that a terminated container tells (core/v1 ContainerStateTerminated)."""
+    """The end of the lead according to its terminated container (core/v1 ContainerStateTerminated)."""
     said = _message(ended.get("message") or "")
     code = int(ended.get("exitCode", 0))
     given = said.get("exit")
@@ -198,7 +203,7 @@ def _end_of(ended: Object) -> LeadEnd:
 
 
 def out_of_memory(pods: Iterable[Object]) -> str:
-    """The message that containers were killed since they had used their memory; "" without any."""
+    """The message that containers were killed because they ran out of memory; "" if none was."""
 
     def is_killed(pod: Object) -> bool:
         ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
@@ -215,18 +220,18 @@ def host_of(pod: Object) -> str:
 
 
 def exit_code(pod: Object, container: str) -> int | None:
-    """The exit code of the container with this name; None before its end."""
+    """The exit code of the container with this name; None if it has not ended."""
     ended = (_container(pod, container).get("state") or {}).get("terminated")
     return int(ended.get("exitCode", 0)) if ended else None
 
 
 def restarts(pod: Object) -> int:
-    """How many times Kubernetes has restarted the pod's containers (restartPolicy OnFailure), without its sidecars."""
+    """How often Kubernetes has restarted the pod's containers except sidecars (OnFailure)."""
     return sum(int(one.get("restartCount") or 0) for one in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
 def ended_before(pod: Object, lead: Object, container: str) -> bool:
-    """Whether the pod had ended with success when the lead was created, or its container was restarted."""
+    """Whether the pod had succeeded before the lead was created or its container was restarted."""
     ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
     last = max((one.get("finishedAt") or "" for one in ends), default="")
     began = lead["metadata"].get("creationTimestamp") or ""
@@ -270,7 +275,7 @@ def _being_deleted(terminating: list[Object]) -> str:
 
 
 def missing(job: str, size: int, current: list[Object]) -> list[str]:
-    """The messages that pods of a Job, which had all of them, are to be created again."""
+    """Messages about missing pods of a Job that had all its pods before; Kubernetes will replace them."""
     hosts = [f"{job}-{index}" for index in sorted({*range(size)} - {index_of(pod) for pod in current})]
     text = "Kubernetes waits 10 s or more before it makes"
     if len(hosts) < 2:
@@ -279,8 +284,9 @@ def missing(job: str, size: int, current: list[Object]) -> list[str]:
 
 
 def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
-    """Why the pod does not run; "" if it runs, has succeeded, or is starting. `pulled` are containers whose images the
-    kubelet has begun to pull.
+    """Why the pod does not run; "" if it runs, has succeeded, or is starting.
+
+    `pulled` are the containers whose images the kubelet has begun to pull.
     """
     if is_terminating(pod):
         return "is being deleted"
@@ -308,7 +314,7 @@ def unschedulable(message: str) -> str:
     _head, _, rest = message.partition("available: ")
     if not rest:
         return _cut(message) or "not scheduled"
-    # The text after the counts is about claims and preemption.
+    # The rest of the message, after the counts, is about claims and preemption.
     rest = rest.split(". ")[0].split(" preemption:")[0].strip().rstrip(".")
     parts = []
     for part in rest.split(", "):
@@ -323,7 +329,10 @@ def unschedulable(message: str) -> str:
 
 
 def _waits_for_image(status: Object) -> bool:
-    """Whether the image of a container is not there yet: the kubelet reports its id when it creates the container."""
+    """Whether a container waits for its image.
+
+    The kubelet reports the image's id when it creates the container.
+    """
     return "waiting" in (status.get("state") or {}) and not status.get("imageID")
 
 
@@ -350,7 +359,7 @@ def _container_trouble(name: str, status: Object) -> str:
 
 
 def _sentence(text: str, said: str) -> str:
-    """`text`, and what was said: of a long message its end, as container runtimes name the cause last."""
+    """`text: said`. If `said` is too long, keep its end, because container runtimes name the cause last."""
     room = _LONGEST - len(text) - len(": ...")
     said = " ".join(said.split())
     if len(said) > room > 0:

@@ -1,4 +1,4 @@
-"""How far a MiniCluster has come: the pods and brokers that are there, and what is short. Pure."""
+"""The progress of a MiniCluster: which pods run, which brokers are up, and why others are not. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ def wanted_pods(observed: Observed) -> int:
 
 
 def wanted_brokers(observed: Observed, cluster: MiniCluster | None) -> int:
-    """The number of brokers that should be up: one in each pod, and those of the hosts outside the MiniCluster that its
-    lead waits for (bursting).
-    """
+    """The number of brokers that should be up: one in each pod, and one on each outside host (bursting)."""
     return wanted_pods(observed) + (hosts_outside(cluster) if cluster else 0)
 
 
 def brokers_up(observed: Observed, wanted: int) -> int:
-    """The number of brokers that are up: from the lead, which knows earlier than the kubelet, if it is connected.
+    """The number of brokers that are up. A connected lead knows this earlier than the kubelet.
 
     An operator that has just started has no connection to the lead. Until it has one, the brokers in the previous
     status count as up, unless the kubelet has since reported a pod as not ready.
@@ -63,13 +61,13 @@ def still_runs(observed: Observed) -> bool:
 
 
 def lead_says(observed: Observed) -> bool:
-    """Whether the lead says which brokers are up: not while it starts."""
+    """Whether the lead reports which brokers are up. It does not while it starts."""
     lead = observed.lead
     return lead is not None and lead.state == "running" and (lead.brokers_up > 0 or bool(lead.silent))
 
 
 def silence(observed: Observed) -> str:
-    """The message that brokers do not answer, with their hosts; "" without any."""
+    """The message that brokers do not answer, with their hosts; "" if all answer."""
     if observed.lead is None or not observed.lead.silent or not lead_says(observed):
         return ""
     hosts, others = observed.lead.silent, observed.lead.brokers_silent - MOST_NAMED
@@ -84,19 +82,19 @@ def shortage(observed: Observed) -> str:
     for name, job in observed.jobs.items():
         current = pods.current(observed.pods.get(name, []))
         found += pods.troubles(current, observed.pulled)
-        # Without a failure the pods that are not there are new ones, of a larger size.
+        # If no pod has failed, the missing pods are new pods of a larger size.
         if times_before(observed).get("podsRunning") and (job.get("status") or {}).get("failed"):
             found += pods.missing(name, number((job.get("spec") or {}).get("parallelism")), current)
-    # Warnings are about starts, so they are outdated when all pods have run.
+    # Warnings concern the start of pods, so they are outdated once all pods have run.
     warnings = () if ran_in_full(observed) else observed.warnings
     return "; ".join(dict.fromkeys([*found, *warnings, *([observed.refused] if observed.refused else [])]))
 
 
 def services_trouble(observed: Observed) -> str:
-    """Why the pod of `spec.services` does not run; "" if it does, is starting, or if there is none."""
+    """Why the pod of `spec.services` does not run; "" if it runs, is starting, or does not exist."""
     own = [pod for pod in observed.pods.get("", ()) if not pods.is_terminating(pod)]
     found = pods.troubles(own)
-    # `shortage` has the warnings until the Jobs' pods have run.
+    # Until the Jobs' pods have run, `shortage` reports the warnings.
     if any(map(pods.waits_for_volumes, own)) and ran_in_full(observed):
         found += observed.warnings
     return "; ".join(f"services: {text}" for text in dict.fromkeys(found))
@@ -109,9 +107,10 @@ def ran_in_full(observed: Observed) -> bool:
 
 
 def pod_failures(observed: Observed) -> int:
-    """The failures of pods that count towards spec.backoffLimit, also those of former Jobs whose lead was lost.
+    """The pod failures that count towards spec.backoffLimit.
 
-    A Job that somebody has deleted, or that another spec has replaced, does not count: its successor starts anew.
+    Failures of a former Job count if the Job was replaced because its lead was lost. They do not count if a user
+    deleted the Job, or if it was replaced because the spec changed.
     """
     if observed.job is None:
         status = observed.status
@@ -119,17 +118,17 @@ def pod_failures(observed: Observed) -> int:
         return number(status.get("podFailures")) if counts else 0
     former = int(annotations_of(observed.job).get(FORMER_FAILURES, "0"))
     failed = former + number((observed.job.get("status") or {}).get("failed"))
-    # With restartPolicy OnFailure Kubernetes counts the restarts of containers, too.
+    # With restartPolicy OnFailure, Kubernetes also counts container restarts.
     return failed + sum(map(pods.restarts, pods.current(observed.own_pods)))
 
 
 def times_before(observed: Observed) -> Object:
-    """The times in the previous status, unless they are those of a former Job."""
+    """The times in the previous status; {} if they belong to a former Job."""
     times: Object = observed.status.get("times") or {}
     made = observed.job["metadata"].get("creationTimestamp") if observed.job else times.get("created")
     return dict(times) if times.get("created", made) == made else {}
 
 
 def number(value: Any) -> int:
-    """A number of an object; 0 for a missing one."""
+    """A number from an API object; 0 if it is missing."""
     return value if isinstance(value, int) else 0

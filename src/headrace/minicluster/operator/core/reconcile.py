@@ -1,8 +1,9 @@
-"""One reconcile of a MiniCluster: the actions that its observed state requires. Pure; time is an argument.
+"""One reconcile of a MiniCluster: the actions that its observed state requires.
 
-It is level-triggered: the result depends on the state, not on the change that led here, and is the same after a crash
-while the last result was carried out. Objects are created, never adopted: a name that is taken is reported, and only
-objects whose controller is this MiniCluster's uid are changed or deleted.
+Pure; time is an argument. Reconciliation is level-triggered: the result depends only on the observed state, so a crash
+between two actions does no harm. The operator creates objects and never adopts them. If another owner has an object of
+the required name, the status reports it. Only objects whose controller is this MiniCluster (by uid) are changed or
+deleted.
 """
 
 from __future__ import annotations
@@ -48,24 +49,25 @@ from .observed import Object, Observed
 from .progress import number, pod_failures, ran_in_full, shortage
 from .status import events_of, status_of
 
-# Seconds for which a deletion waits until the instance has saved its queue, and after which a suspension tries again;
-# seconds after which a deletion does.
+# SAVE_TIMEOUT: seconds a deletion waits for the instance to save its queue. A suspension retries a failed save after
+# the same time. SAVE_RETRY: seconds after which a deletion retries a failed save.
 SAVE_TIMEOUT, SAVE_RETRY = 60.0, 10.0
-# Seconds after the start of its Job from which the Events of a MiniCluster with missing pods are read, and between two
-# readings.
+# If pods are missing, Events are first read this many seconds after the Job's start, and then at this interval.
 WARNINGS_AFTER = 10.0
 WARNINGS_EVERY = 60.0
-# Seconds between the loss of a lead and the next start of all pods: the first is doubled with each failure of a pod, up
-# to the longest. Kubernetes itself takes the first before it makes a pod again.
+# Backoff in seconds between the loss of a lead and the restart of all pods: doubled with each pod failure, up to the
+# longest. Kubernetes itself waits RESTART_AFTER before it replaces a pod.
 RESTART_AFTER, LONGEST_RESTART = 10.0, 360.0
-# Seconds between two readings while an image is being pulled: the kubelet reports further pulls and starts by Events.
+# Seconds between two reads of Events while an image is being pulled: the kubelet reports pulls and starts only there.
 PULLING_EVERY = 10.0
 
 
 class Settings(Struct, frozen=True):
-    """`build` returns the objects of a MiniCluster without its Secret, in order (`builders.desired`); its arguments are
-    the MiniCluster, its uid, the size of its own Job, and the hosts of its running instance ("" for none).
-    `replaced_image` returns the image that the view replaces ("" for none).
+    """Functions that `reconcile` calls.
+
+    `build` returns the objects of a MiniCluster without its Secret, in the order of creation (`builders.desired`). Its
+    arguments are the MiniCluster, its uid, the size of its own Job, and the hosts of its running instance ("" for
+    none). `replaced_image` returns the image that our view replaces ("" for none).
     """
 
     build: Callable[[MiniCluster, str, int, str], list[Object]]
@@ -124,7 +126,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
     """The actions for a MiniCluster at time `now` (seconds since the epoch)."""
     work = _Work(observed, now)
     if not is_ours(observed.cluster):
-        # A MiniCluster may have been ours before, and its present manager does not know our finalizer.
+        # We may have managed this MiniCluster before. Its present manager does not know our finalizer.
         _drop_finalizer(work)
         return work.finish(None, status=False)
     if observed.cluster["metadata"].get("deletionTimestamp"):
@@ -133,7 +135,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
     try:
         cluster, problems = check(without_server_fields(observed.cluster)), ()
     except InvalidMiniCluster as exc:
-        # A running Job is not changed, since the problems are those of the new spec.
+        # The new spec is invalid; a Job that runs with the previous one is not changed.
         return work.finish(None, tuple(str(one) for one in exc.problems))
     if observed.other_operator_until > now and observed.job is None:
         work.waits_for = "the Go operator is active in this cluster (its Lease is fresh); waiting until that is gone"
@@ -147,7 +149,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
 
 
 def without_server_fields(cluster: Object) -> Object:
-    """The document as a user would write it, since validation does not know the status and the server's metadata."""
+    """The document as a user would write it: validation rejects the status and the server's metadata."""
     meta = cluster["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
     given = {key: value for key, value in cluster.items() if key != "status"}
@@ -207,10 +209,11 @@ def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> No
 
 
 def _recreate(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
-    """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too.
+    """Delete the Jobs and their pods. A later reconcile creates new Jobs.
 
-    The MiniCluster's own Job is deleted last, as it tells whether all are to be recreated: a crash between two
-    deletions leaves no Job of the former spec.
+    With "Foreground" propagation, the new Jobs are created only when the pods are gone, too. The MiniCluster's own Job
+    is deleted last, because its annotations decide whether the Jobs must be recreated: after a crash between two
+    deletions, the next reconcile deletes the rest.
     """
     observed = work.observed
     jobs = sorted(observed.jobs.items(), key=lambda one: one[0] == observed.name)
@@ -221,16 +224,17 @@ def _recreate(work: _Work, notice: Report, waits_for: str, propagation: str = "B
 
 
 def _recreate_after_lead(work: _Work, followers: str) -> None:
-    """Recreate all pods since `followers` have ended with a former lead.
+    """Recreate all pods, because `followers` have ended with a former lead.
 
-    The Jobs are deleted once the status has the count of failures and the time of the restart: it is what remains.
+    The count of failures and the time of the restart are written to the status before the Jobs are deleted, because
+    they are lost with the Jobs otherwise.
     """
     observed, failures = work.observed, pod_failures(work.observed)
     status = observed.status
     if status.get("restartAt") and status.get("podFailures", 0) == failures:
         work.restart_at = seconds_of(status["restartAt"])
         text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
-        # A new follower that found the former lead would end with it, and have completed its index.
+        # "Foreground": a new follower that connected to the former lead would end with it and complete its index.
         notice = Report("Warning", "LeadReplaced", text)
         _recreate(work, notice, "the Job of the former lead is being deleted", "Foreground")
     else:
@@ -238,16 +242,16 @@ def _recreate_after_lead(work: _Work, followers: str) -> None:
 
 
 def restart_delay(failures: int) -> float:
-    """The seconds until all pods are recreated after so many failures, in addition to Kubernetes' own."""
+    """Seconds to wait before all pods are recreated, in addition to Kubernetes' own delay."""
     return min(RESTART_AFTER * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_RESTART) - RESTART_AFTER
 
 
 def _waits_to_restart(work: _Work) -> bool:
-    """Whether the Jobs that were deleted because of a lost lead are not to be made again yet."""
+    """Whether the Jobs were deleted because a lead was lost, and the time of the restart has not come yet."""
     status = work.observed.status
     if not status.get("restartAt"):
         return False
-    # The status keeps the time until the next Job is there, which has the count of failures then.
+    # The status keeps the time of the restart until the next Job exists; that Job has the count of failures.
     work.restart_at = seconds_of(status["restartAt"])
     if work.now >= work.restart_at:
         return False
@@ -259,10 +263,10 @@ def _waits_to_restart(work: _Work) -> bool:
 
 
 def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
-    """The pods, as a hostlist, that had ended with success when the present lead was made or restarted; "" for none.
+    """The pods, as a hostlist, that had succeeded before the present lead began; "" for none.
 
-    A Job never runs a completed index again, so such a lead would wait for these pods for ever. Followers with our view
-    wait for the next lead, but those with an image's own Flux do not know that the lead was replaced.
+    A Job never runs a completed index again, so the lead would wait for these pods forever. Followers with our view
+    wait for a new lead, but followers with their image's own Flux cannot know that the lead was replaced.
     """
     lead = observed.lead_pod
     deleted = any(job["metadata"].get("deletionTimestamp") for job in observed.jobs.values())
@@ -273,9 +277,9 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
 
 
 def _pods_with_keys(observed: Observed) -> str:
-    """The pods, as a hostlist, that were given the keys of the Secret and have not ended; "" without any.
+    """The pods, as a hostlist, that have mounted the keys of the Secret and have not ended; "" for none.
 
-    Fresh keys keep pods that start with them from those, so a lost Secret is only made again where there are none.
+    Pods with different keys cannot connect, so a lost Secret is created with fresh keys only if there are no such pods.
     """
     jobs = [name for name, job in observed.jobs.items() if not job["metadata"].get("deletionTimestamp")]
     every = [pod for name in jobs for pod in pods.current(observed.pods.get(name, ()))]
@@ -283,7 +287,7 @@ def _pods_with_keys(observed: Observed) -> str:
 
 
 def _apply_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
-    """Create missing objects, and apply those that differ from the spec."""
+    """Create missing objects, and apply objects that differ from the spec."""
     observed = work.observed
     if observed.taken and work.now < observed.try_taken_at:
         work.requeue_times.append(observed.try_taken_at)
@@ -322,13 +326,14 @@ def _apply_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> 
 
 
 def _replace_failed(work: _Work, pod: Object) -> None:
-    """Delete the pod of the services where it has failed, as after an eviction: no Job makes it again. The next
-    reconcile does, once it is gone.
+    """Delete the services pod if it has failed, for example after an eviction.
+
+    No Job replaces this pod. The next reconcile creates it once the failed pod is gone.
     """
     meta, status = pod["metadata"], pod.get("status") or {}
     if status.get("phase") != "Failed" or meta.get("deletionTimestamp"):
         return
-    # A node that refuses each pod at once must not be asked again and again.
+    # The delay prevents a tight loop if a node rejects each new pod at once.
     due = seconds_of(meta["creationTimestamp"]) + RESTART_AFTER
     if work.now < due:
         work.requeue_times.append(due)
@@ -340,7 +345,7 @@ def _replace_failed(work: _Work, pod: Object) -> None:
 
 
 def _without(kind: Kind, items: Iterable[Object]) -> list[Step]:
-    """Deletions of objects that are not being deleted yet."""
+    """Deletions of those `items` that are not being deleted yet."""
     metas = [one["metadata"] for one in items]
     return [Delete(kind, meta["name"], meta["uid"]) for meta in metas if not meta.get("deletionTimestamp")]
 
@@ -350,9 +355,9 @@ def _is_headless(service: Object) -> bool:
 
 
 def _differs(found: Object, made: Object) -> bool:
-    """Whether an object was made from another spec, or was changed since.
+    """Whether an object was made from another spec, or was changed afterwards.
 
-    An object that another version of the operator made from this spec is not changed.
+    An object that another version of the operator made from the same spec is kept.
     """
     annotations = annotations_of(found)
     if annotations.get(SPEC) != made["metadata"]["annotations"][SPEC]:
@@ -361,7 +366,7 @@ def _differs(found: Object, made: Object) -> bool:
 
 
 def _with_former_failures(job: Object, failures: int) -> Object:
-    """A new Job of which the pods' failures and `failures` of former Jobs count towards one limit."""
+    """A new Job whose backoffLimit is reduced by the pod failures of former Jobs."""
     if not failures:
         return job
     remaining = max(job["spec"]["backoffLimit"] - failures, 0)
@@ -373,7 +378,7 @@ def _is_of_former_spec(job: Object, cluster: MiniCluster) -> bool:
         return False
     annotations = annotations_of(job)
     if not _has_channel(cluster) and annotations.get(CONFIG) not in (None, configuration_fingerprint(cluster)):
-        # Without a channel, the brokers cannot be told to reload their configuration.
+        # Without a channel, the operator cannot make the brokers reload their configuration.
         return True
     return annotations.get(RECREATES) not in (None, recreating_fingerprint(cluster))
 
@@ -382,7 +387,7 @@ def _is_of_former_spec(job: Object, cluster: MiniCluster) -> bool:
 
 
 def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
-    """Suspend or resume the Jobs; returns whether the MiniCluster is suspended, or about to be."""
+    """Suspend or resume the Jobs; return whether the MiniCluster is suspended or about to be."""
     observed = work.observed
     if cluster.spec.suspend:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
@@ -397,7 +402,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
     if not job["spec"].get("suspend"):
         lead = observed.lead
         if lead and lead.saved and lead.state == "running":
-            # The suspension was taken back after the save.
+            # The user withdrew the suspension after the queue was saved.
             work.steps.append(LeadRequest({"op": "go_on"}))
         return False
     if SUSPENDED_BY_US in annotations_of(job):
@@ -415,21 +420,21 @@ def _patch_jobs(observed: Observed, body: Object) -> list[Step]:
 
 
 def _suspend_asked(work: _Work) -> float:
-    """The time since which the suspension is wanted, kept in the condition that reports the wait."""
+    """When the suspension was first seen: the transition time of the condition Saving, if it is True."""
     saving = condition(work.observed.status, "Saving")
     return seconds_of(saving["lastTransitionTime"]) if saving.get("status") == "True" else work.now
 
 
 def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = True) -> bool:
-    """Whether the instance has saved its queue or has none; asks the lead to save it, and asks again where that fails.
+    """Whether the queue is saved or need not be. If not, ask the lead to save it, and retry a failed save.
 
-    A deletion gives up in the end. A suspension does not: its user expects the queue to come back.
+    With `gives_up` (deletion), stop after SAVE_TIMEOUT. A suspension never gives up: its user expects the queue back.
     """
     observed, lead = work.observed, work.observed.lead
     path = _archive_of(cluster)
     if not path or not _lead_runs(observed) or (lead and lead.saved_at >= since):
         return True
-    # The error of a save for an earlier suspension does not delay the save for a deletion.
+    # The error of an earlier save for a suspension does not delay the save for a deletion.
     error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
     if gives_up and work.now >= since + SAVE_TIMEOUT:
         why = f"could not be saved: {error}" if error else f"was not saved within {SAVE_TIMEOUT:.0f} s"
@@ -454,8 +459,9 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
 
 
 def _lead_runs(observed: Observed) -> bool:
-    """Whether there is an instance that can be saved. The lead says so some seconds before the kubelet calls its pod
-    ready.
+    """Whether an instance runs that can be saved.
+
+    Its lead reports this some seconds before its pod becomes ready.
     """
     lead, pod = observed.lead, observed.lead_pod
     says_so = lead is not None and lead.state == "running"
@@ -463,12 +469,15 @@ def _lead_runs(observed: Observed) -> bool:
 
 
 def _archive_of(cluster: MiniCluster) -> str:
-    """Where the queue is saved; "" where it is not, as without a channel to the lead."""
+    """The path to which the queue is saved; "" if it is not saved, as without a channel to the lead."""
     return cluster.spec.archive.path if cluster.spec.archive and _has_channel(cluster) else ""
 
 
 def _has_channel(cluster: MiniCluster) -> bool:
-    """Whether the lead has a channel: not that of an image's own Flux, nor one outside this MiniCluster."""
+    """Whether the lead has a channel.
+
+    A lead with its image's own Flux, or outside this MiniCluster, has none.
+    """
     view = cluster.flux.container
     return outside_lead(cluster) is None and not (view is not None and view.disable)
 
@@ -482,7 +491,7 @@ def _active_jobs(observed: Observed) -> int:
 
 
 def _known_hosts(observed: Observed, cluster: MiniCluster) -> str:
-    """The hosts of the instance that runs: they keep their ranks, whatever comes to the MiniCluster or a group."""
+    """The hosts of the running instance, as a hostlist by rank; they keep their ranks when pods are added."""
     config_map = observed.config_maps.get(names.config_map(cluster))
     if config_map is None or observed.job is None or observed.job["metadata"].get("deletionTimestamp"):
         return ""
@@ -494,8 +503,9 @@ def _config_map(desired: list[Object]) -> Object:
 
 
 def _resize(work: _Work, cluster: MiniCluster, job: Object, hosts: str) -> None:
-    """Bring each Job to its size: growth at once, shrinking when the pods to be deleted have no jobs. `hosts` are those
-    of the instance by rank, with those that are new.
+    """Resize each Job: grow at once, shrink when the pods to be deleted run no jobs.
+
+    `hosts` is the hostlist of the instance by rank, including new hosts.
     """
     observed = work.observed
     _resize_job(work, cluster, job, "", cluster.spec.size, hosts)
@@ -506,8 +516,10 @@ def _resize(work: _Work, cluster: MiniCluster, job: Object, hosts: str) -> None:
 
 
 def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int, hosts: str) -> None:
-    """Resize one Job; `group` is "" for the MiniCluster's own pods. Every size is sent to the lead: it drains hosts
-    beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
+    """Resize one Job; `group` is "" for the MiniCluster's own pods.
+
+    Every size is sent to the lead. The lead drains hosts beyond the size, undrains hosts within the size that it has
+    drained before, and adds hosts that it does not know.
     """
     observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead
     have = number(job["spec"].get("parallelism"))
@@ -526,7 +538,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
 
 
 def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object]) -> None:
-    """Let the brokers reload a configuration that has changed since their Job was made."""
+    """Make the brokers reload their configuration if it has changed since their Job was made."""
     lead, wanted = work.observed.lead, configuration_fingerprint(cluster)
     if annotations_of(job).get(CONFIG) in (None, wanted) or lead is None:
         return
@@ -540,12 +552,12 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
 
 
 def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """Apply the queue-driven size: written to spec.size as by an HPA, and carried out by the next reconcile."""
+    """Write the size that the queue needs to spec.size, as an HPA does; the next reconcile applies it."""
     observed, policy = work.observed, cluster.spec.autoscale
     if policy is None or observed.lead is None or observed.lead.state != "running":
         return
     demand = observed.lead.demand_nodes
-    # The pods of groups, and hosts of bursting, are nodes of the instance, too.
+    # The pods of groups and the hosts of bursting are nodes of the instance, too.
     others = sum(group.size for group in cluster.spec.groups) + hosts_outside(cluster)
     size, next_check = wanted_size(
         cluster.spec.size, policy.min_size, max(cluster.spec.max_size, cluster.spec.size),
@@ -563,7 +575,7 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
 
 
 def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """The timeout of a start, and the Events with its problems."""
+    """Fail the Jobs after `startTimeoutSeconds`, and read the Events that explain a slow start."""
     observed = work.observed
     began = (job.get("status") or {}).get("startTime")
     if not began:
@@ -587,14 +599,14 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
         return
     why = shortage(observed)
     text = f"not all pods ran within spec.startTimeoutSeconds ({limit}){f': {why}' if why else ''}"
-    # A Job with an expired deadline fails at once, and its pods are deleted.
+    # A Job whose deadline has expired fails at once, and Kubernetes deletes its pods.
     body = {"metadata": {"annotations": {START_TIMEOUT: text}}, "spec": {"activeDeadlineSeconds": 1}}
     if START_TIMEOUT not in annotations_of(job):
         work.steps += _patch_jobs(observed, body)
 
 
 def _watch_replaced(work: _Work) -> None:
-    """The Events of pods that were made again and do not start, since their Secret may be gone."""
+    """Read the Events if a replaced pod does not start, because its Secret may be gone."""
     observed = work.observed
     every = [pod for group in observed.pods.values() for pod in group]
     since = [pods.scheduled_since(pod) for pod in every if pods.waits_for_volumes(pod)]
@@ -607,7 +619,10 @@ def _watch_replaced(work: _Work) -> None:
 
 
 def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
-    """Let the Jobs fail, and return True, where that of a group has: the lead would wait for its brokers for ever."""
+    """Fail all Jobs and return True if a group's Job has failed.
+
+    The lead would wait for the group's brokers forever.
+    """
     observed = work.observed
     for group in cluster.spec.groups:
         name = names.group_job(cluster, group)
@@ -623,20 +638,20 @@ def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
 
 
 def _clean_up(work: _Work, cluster: MiniCluster) -> None:
-    """Clean up after the end: the finalizer, groups' Jobs, and the MiniCluster itself if its TTL has expired."""
+    """Remove the finalizer and the groups' Jobs after the end, and after its TTL the MiniCluster."""
     observed = work.observed
     _drop_finalizer(work)
     for name, job in observed.jobs.items():
         is_running_group = (
             name != observed.name and not has_ended(JOBS, job) and not job["metadata"].get("deletionTimestamp")
         )
-        # Followers of a group end with the lead; if they have not, their Job is deleted.
+        # A group's followers normally end with the lead. If they have not ended, their Job is deleted.
         if is_running_group and has_ended(JOBS, observed.job):
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
     if observed.job is not None and not has_ended(JOBS, observed.job):
         return
     if not (observed.status.get("times") or {}).get("finished"):
-        # The status reports the end before the MiniCluster is deleted, for clients that wait for the end.
+        # The MiniCluster is deleted only after its status has reported the end, for clients that wait for it.
         return
     finished = _finished_at(observed, work.now)
     ttl = cluster.spec.ttl_seconds_after_finished
@@ -654,7 +669,10 @@ def _finished_at(observed: Observed, now: float) -> float:
 
 
 def _finalize(work: _Work) -> None:
-    """Delete the MiniCluster: save the queue, then remove the finalizer. The garbage collector deletes its objects."""
+    """Delete the MiniCluster: save the queue, then remove the finalizer.
+
+    The garbage collector deletes its objects.
+    """
     observed = work.observed
     if not _has_finalizer(observed.cluster):
         return
@@ -662,8 +680,7 @@ def _finalize(work: _Work) -> None:
         cluster: MiniCluster | None = check(without_server_fields(observed.cluster))
     except InvalidMiniCluster:
         cluster = None
-    # The deletion's timestamp is not used: the API server has another clock, and the deletion may be older than this
-    # operator.
+    # deletionTimestamp is not used: it comes from the API server's clock, and may be older than this operator.
     since = observed.deleting_since or work.now
     if cluster is None or job_end(observed.job) or observed.job is None or _saved(work, cluster, since):
         _drop_finalizer(work)
@@ -678,8 +695,9 @@ def _drop_finalizer(work: _Work) -> None:
 
 
 def _keep_finalizer(work: _Work, wanted: bool) -> None:
-    """Set or remove our finalizer: it is there only while something can be saved, as without an operator nobody removes
-    it.
+    """Set or remove our finalizer.
+
+    It is set only while the instance can be saved, because nothing removes it if the operator is uninstalled.
     """
     cluster = work.observed.cluster
     if wanted != _has_finalizer(cluster):
@@ -689,6 +707,6 @@ def _keep_finalizer(work: _Work, wanted: bool) -> None:
 
 def _set_finalizers(work: _Work, finalizers: list[str]) -> None:
     observed = work.observed
-    # With the version, the patch fails if another finalizer was added in the meantime.
+    # With resourceVersion, the patch fails if another finalizer was added in the meantime.
     body = {"metadata": {"finalizers": finalizers, "resourceVersion": observed.cluster["metadata"]["resourceVersion"]}}
     work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, body))

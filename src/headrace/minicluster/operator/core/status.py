@@ -1,4 +1,4 @@
-"""The status of a MiniCluster: phase, reason, counts, times and conditions, and the Events of its changes.
+"""The status of a MiniCluster (phase, reason, counts, times, conditions), and Events of changes.
 
 Pure. Everything is derived from the objects at each call. The previous status provides only the transition times of
 conditions, and facts whose objects are gone (the exit code of a deleted pod).
@@ -36,10 +36,10 @@ from .progress import (
     wanted_pods,
 )
 
-# An int32 is what the definition of MiniClusters has for counts.
+# Counts are int32 in the CustomResourceDefinition.
 _MOST = (1 << 31) - 1
 _ENDING = "the job has ended, its pods are ending"
-# Phases in which a new reason is an Event of its own, in addition to the phase's.
+# The type and reason of the Event that is recorded when a MiniCluster enters a phase.
 _EVENTS = {
     FINISHED: ("Normal", "Finished"),
     FAILED: ("Warning", "Failed"),
@@ -54,7 +54,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     before = observed.status
     wanted = wanted_brokers(observed, view.cluster)
     ready = brokers_up(observed, wanted)
-    # The exit code of a lead that is ending is unknown; the end is reported together with it.
+    # While the lead is ending, its exit code is unknown. The end is reported together with the exit code.
     end = None if is_lead_there(observed) else job_end(observed.job)
     lead_end = lead_end_of(observed)
     if end and lead_end and is_backoff_exceeded(end, lead_end):
@@ -92,7 +92,10 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
 
 
 class _Phase(NamedTuple):
-    """`degraded`: brokers are missing for a reason. At the end of a job they go, too, with none."""
+    """A phase and its reason.
+
+    `degraded`: brokers are missing for a known reason, other than the end of the job.
+    """
 
     name: str
     reason: str
@@ -120,7 +123,7 @@ def _phase(observed: Observed, view: View, end: Ended | None, lead_end: pods.Lea
 
 
 def _live_phase(observed: Observed, view: View) -> _Phase:
-    """The phase of a MiniCluster whose Job is neither suspended nor at its end."""
+    """The phase of a MiniCluster whose Job is neither suspended nor ended."""
     before, current, lead = observed.status, observed.current_pods, observed.lead_pod
     wanted = wanted_brokers(observed, view.cluster)
     ready = brokers_up(observed, wanted)
@@ -137,7 +140,7 @@ def _live_phase(observed: Observed, view: View) -> _Phase:
     if still_runs(observed):
         if lead is not None and pods.is_node_lost(lead):
             return _Phase(RUNNING, _joined(f"{ready} of {wanted} brokers up", trouble, refused), degraded=True)
-        # The pods end one by one, and the Job ends after the last container of the lead.
+        # The pods end one after another. The Job ends after the last container of the lead.
         return _Phase(RUNNING, _ENDING)
     if not any(map(pods.is_scheduled, current)):
         return _Phase(PENDING, _joined(count, trouble, services, refused))
@@ -164,7 +167,7 @@ def _lost_keys(observed: Observed) -> str:
 
 
 def _start_timeout(observed: Observed) -> str:
-    """The shortage because of which the operator has ended a start; "" if it has not."""
+    """The shortage because of which the operator gave up the start; "" if it did not."""
     return annotations_of(observed.job).get(START_TIMEOUT, "")
 
 
@@ -191,7 +194,7 @@ def _ended(observed: Observed, end: Ended, lead_end: pods.LeadEnd | None) -> _Ph
     if end.reason == "DeadlineExceeded":
         return _Phase(FAILED, "it ran longer than spec.deadlineSeconds")
     if is_backoff_exceeded(end, lead_end):
-        # The Job counts its last failure only after it has announced its own.
+        # The message has no count: the Job counts its last pod failure only after it has reported its own failure.
         text = "pods have failed more often than spec.backoffLimit allows"
         return _Phase(FAILED, f"{text}: {said}" if said else text)
     if code:
@@ -202,8 +205,10 @@ def _ended(observed: Observed, end: Ended, lead_end: pods.LeadEnd | None) -> _Ph
 
 
 def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd | None, end: Ended | None) -> Object:
-    """Jobs by state: from the lead, or its termination message. After the end of the instance no job is active, and
-    while there is none, or another one starts, there are no counts.
+    """The number of jobs by state, from the lead or its termination message.
+
+    After the end of the instance no job is active. Before the instance runs, and while it starts again, there are no
+    counts.
     """
     known: Object = {}
     if lead_end and lead_end.jobs:
@@ -219,7 +224,7 @@ def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd |
 
 
 def _demand(observed: Observed) -> Object:
-    """What the lead tells of demand: as before while the operator has no connection to it."""
+    """The demand that the lead reports; the previous values while there is no connection to it."""
     if observed.lead is None:
         return {key: observed.status[key] for key in ("demandNodes", "idleSince") if key in observed.status}
     if observed.lead.state != "running":
@@ -234,7 +239,7 @@ def _demand(observed: Observed) -> Object:
 def _times(
     observed: Observed, phase: str, lead_end: pods.LeadEnd | None, end: Ended | None, wanted: int, now: float
 ) -> Object:
-    """The time of each phase in this start; a resumed MiniCluster starts anew, and the instance of a next lead, too."""
+    """The time of each phase since the last start: a resumed MiniCluster and a new lead start over."""
     old, job, current = times_before(observed), observed.job, observed.current_pods
     if phase in (PENDING, STARTING):
         old = {key: old[key] for key in old if key not in ("brokersUp", "jobStarted")}
@@ -253,7 +258,7 @@ def _times(
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
     if old.get("brokersUp") or brokers_up(observed, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
-    # The lead's own time is exact; the operator may see a short run only when it is over.
+    # The lead's own time is exact. The operator may not see a short run before its end.
     job_started = lead_end.job_started if lead_end else ""
     began = job_started or old.get("jobStarted")
     if not began and observed.lead and observed.lead.state == "running" and _active(observed):
@@ -278,7 +283,7 @@ def _parallelism(observed: Observed) -> int:
 
 
 def events_of(before: Object, after: Object) -> Iterator[Report]:
-    """The Events for the change from one status to another: one for a new phase, and one for each new problem."""
+    """The Events for a change of the status: one for a new phase, and one for each new problem."""
     phase, reason = after["phase"], after.get("reason") or ""
     if phase != before.get("phase") and phase in _EVENTS:
         kind, name = _EVENTS[phase]

@@ -1,4 +1,4 @@
-"""The program in the pods of a MiniCluster, `headrace-pod`, which is process 1 of a container.
+"""The program in the pods of a MiniCluster: `headrace-pod`, process 1 of a container.
 
-Many pods start together on one node, so every 10 ms of imports count.
+Many pods may start on one node at the same time, so every 10 ms of imports matter.
 """

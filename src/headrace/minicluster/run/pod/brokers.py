@@ -1,7 +1,7 @@
 """Starts the broker of a pod as a fork of the runner, and reports its states.
 
-The runner imports the broker's modules before it forks the first broker. So the first start costs one start of an
-interpreter, and every later start only a fork.
+The runner imports the broker's modules before it forks the first broker. So a pod starts only one interpreter, and each
+later start of a broker costs only a fork.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .place import Place
 _WRAPPED = "HEADRACE_POD_BROKER"
 # Exit code of a follower's broker after a signal has ended its lead: EX_TEMPFAIL of sysexits.h.
 EXIT_LEAD_SIGNALED = 75
-# How long a broker that ends waits for its children: one of them may hang, which its connection does not show.
+# How long a broker that ends waits for its children: a child may hang although its connection is alive.
 SHUTDOWN_TIMEOUT = "20s"
 # The states in which a broker is part of its instance.
 UP = ("quorum", "run", "cleanup")
@@ -48,18 +48,18 @@ def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
 
 
 def archive_attributes(path: str, statedir: str) -> dict[str, str]:
-    """The broker attributes for an instance whose state `archive.path` of the MiniCluster keeps beyond its pods."""
+    """The broker attributes for an instance whose state is kept in the MiniCluster's `archive.path`."""
     if not path:
         return {}
     attrs = {"content.dump": path}
-    # A statedir from an earlier broker of this pod is newer than the archive.
+    # If an earlier broker of this pod has left a statedir, that is newer than the archive.
     if os.path.exists(path) and not os.path.isdir(f"{statedir}/jobs"):
         attrs["content.restore"] = path
     return attrs
 
 
 def preload(size: int) -> None:
-    """Import the modules of a broker in an instance of `size`; no thread, loop or ZeroMQ context may result."""
+    """Import the modules of a broker, without creating a thread, loop or ZeroMQ context."""
     from headrace.engine.broker.launch import preload as brokers
 
     brokers.preload(size > 1)
@@ -68,8 +68,10 @@ def preload(size: int) -> None:
 def fork_broker(
     attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int, wrapper: list[str]
 ) -> int:
-    """Start the broker and return its pid. The broker writes the name of each state that it enters to the descriptor
-    `report`, one on each line. `wrapper`, if not empty, is a command that runs the broker as a program of its own.
+    """Start the broker and return its pid.
+
+    The broker writes the name of each state that it enters as a line to the descriptor `report`. `wrapper`, if not
+    empty, is a command that runs the broker as a program of its own.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -101,10 +103,9 @@ def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], r
 
 
 def be_wrapped_broker() -> int:
-    """Entry point of `headrace-pod broker`, which a wrapper (`spec.flux.wrap`) runs: becomes the broker and does not
-    return.
+    """Entry point of `headrace-pod broker`, which a wrapper (`spec.flux.wrap`) runs.
 
-    Returns exit status 2 for any other caller.
+    Becomes the broker and does not return. Returns exit status 2 if it was not called by a wrapper.
     """
     import json
 

@@ -14,14 +14,15 @@ from .place import Place
 
 
 class Link:
-    """Sends the broker's states, one on each line; receives counts of jobs, and requests to end."""
+    """Sends the broker's states, one per line, and receives job counts and requests to end the instance."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lines = LineReader()
         self.asks_to_end = False
         self.closed = False
-        # Set when the instance has ended: jobs by state, and the attributes of an only job that an exception ended.
+        # Set when the instance has ended: the number of jobs by state, and, if the instance had only one job and an
+        # exception ended it, the attributes of that job.
         self.jobs: dict[str, int] = {}
         self.failed_job: dict[str, Any] = {}
 
@@ -30,12 +31,12 @@ class Link:
         return self._sock.fileno()
 
     def send_state(self, line: str) -> None:
-        # The process may have been killed.
+        # The channel's process may have been killed.
         with contextlib.suppress(OSError):
             self._sock.sendall(line.encode() + b"\n")
 
     def read(self) -> bool:
-        """Read what has arrived; False at the end."""
+        """Read and handle received lines; return False if the connection has ended."""
         data = self._sock.recv(4096)
         self.closed = not data
         for line in self._lines.feed(data):
@@ -51,8 +52,9 @@ class Link:
 
 
 def open_link(plan: PodPlan, place: Place) -> Link | None:
-    """Start the process that serves the channel; None for a MiniCluster without an operator, which has no keys
-    for it.
+    """Start the process that serves the channel.
+
+    None if there are no keys, as in a MiniCluster without an operator.
     """
     if not os.path.exists(os.path.join(place.keys, "channel.cert")):
         return None

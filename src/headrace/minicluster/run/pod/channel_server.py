@@ -1,8 +1,8 @@
 """The lead's end of the channel to the operator, in a process of its own beside the lead's broker.
 
-ZeroMQ starts threads, and the runner forks brokers, so they are in different processes: a socket between them carries
-the broker's states one way and the operator's request to end the instance the other, one on each line. Only the
-operator's key is accepted (ZAP, RFC 27 of ZeroMQ), before any message is parsed.
+ZeroMQ starts threads, and the runner forks brokers, so they must be in different processes. A socket connects them: the
+runner sends the broker's states, and this process sends the operator's request to end the instance, one per line. Only
+the operator's key is accepted (ZAP, RFC 27 of ZeroMQ), before any message is parsed.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ from .place import Place
 
 # Seconds between two responses to a watch.
 _PERIOD = 0.5
-# Seconds that the broker has for a response which it gives at once, as this process serves nobody else meanwhile.
+# Timeout in seconds for the broker's immediate responses. While this process waits, it serves no other request.
 _RPC_TIMEOUT = 20.0
-# Seconds for which a job that has lost a node counts as lost by a resize: hosts may go before the operator knows.
+# A job that lost a node within this many seconds before a resize counts as lost by the resize: hosts may disappear
+# before the operator notices.
 _RECENT = 30.0
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
-# The broker attribute with the archive that an instance ends with.
+# The broker attribute with the path of the archive that is written when the instance ends.
 _DUMP = "content.dump"
 _DOMAIN = b"headrace-channel"
 # The drain reason of ranks that are about to leave.
@@ -65,7 +66,7 @@ class Keys(NamedTuple):
 
 
 def read_keys(folder: str = pod_plan.KEYS_FOLDER) -> Keys | None:
-    """The channel's keys; None for a MiniCluster without them, and so without an operator."""
+    """The channel's keys; None if there are none, as in a MiniCluster without an operator."""
     try:
         with open(os.path.join(folder, "channel.cert"), encoding="utf-8") as file:
             found = dict(_KEY.findall(file.read()))
@@ -95,7 +96,7 @@ def _be_server(plan: PodPlan, place: Place, keys: Keys, link: socket.socket) -> 
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # The runner ends, and this process ends when the runner's end of the link is closed.
+            # This process ignores the signals. It ends when the runner has closed its end of the link.
             signal.signal(number, signal.SIG_IGN)
         ChannelServer(plan, place, keys, link).run()
         code = 0
@@ -123,14 +124,14 @@ class ChannelServer:
         self._watchers: set[_Request] = set()
         self._due = False
         self._sent: dict[str, Any] = {}
-        # The latest resize, which waits until its ranks are idle, and the stream that reports busy ranks.
+        # The latest resize while it waits for its ranks to become idle, and the stream that reports busy ranks.
         self._resizing: tuple[_Request, Rpc] | None = None
         # Requests to end the instance.
         self._ending: list[_Request] = []
-        # The callbacks of the requests that wait for an archive, by its path.
+        # By path of the archive: the callbacks of the requests that wait for it.
         self._dumps: dict[str, list[Callable[[str], None]]] = {}
-        # The value of the attribute `content.dump` before a save, since which the instance's end writes no archive; ""
-        # if its end writes one.
+        # The former value of the attribute `content.dump`, if a save has disabled the archive at the instance's end;
+        # "" if it is not disabled.
         self._disabled_dump = ""
         self._lines = LineReader()
         self._context = Context(1)
@@ -141,7 +142,8 @@ class ChannelServer:
         self._reactor.add_fd(self._link.fileno(), lambda _events: self._read_link())
         for sock, read in ((self._zap, self._read_zap), (self._socket, self._read_socket)):
             self._reactor.add_fd(cast(int, sock.get(zmq.FD)), partial(_call, read))
-        # The descriptor of a ZeroMQ socket is edge-triggered, and a send may have consumed the edge.
+        # The descriptor of a ZeroMQ socket is edge-triggered, and a send may have consumed the edge, so the sockets are
+        # checked in each turn.
         self._reactor.add_turn("check", self._settle)
         self._reactor.add_timer(CHECK_PERIOD, self._instance.check, CHECK_PERIOD)
         self._settle()
@@ -195,7 +197,7 @@ class ChannelServer:
         try:
             _send(self._socket, [request.peer, messages.encode({"id": request.id, **body})])
         except zmq.ZMQError:
-            # The sender has disconnected, or does not read.
+            # The peer has disconnected or does not read.
             self._watchers.discard(request)
 
     # -- requests
@@ -236,8 +238,10 @@ class ChannelServer:
         return self._handle().rpc(topic, body, nodeid=0).get(_RPC_TIMEOUT)
 
     def _resize(self, request: _Request, body: dict[str, Any]) -> None:
-        """Drain the hosts of the cluster (or of one of its groups) from `size` on, and respond when they are idle, with
-        the jobs that had them; undrain the hosts before `size`.
+        """Resize the cluster, or one of its groups.
+
+        Drain the hosts whose index is `size` or higher, and undrain hosts with a lower index that an earlier resize
+        drained. Respond when the drained hosts are idle, with the jobs that ran on them.
         """
         handle = self._handle()
         self._end_resizing({"error": "another resize has come since"})
@@ -254,13 +258,13 @@ class ChannelServer:
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
             self._ask("resource.drain", targets)
-        # The stream is started after the drain, so that its first response is not from before.
+        # The stream is started after the drain, so that its first response describes the state after the drain.
         busy = handle.stream("resource.busy", {}, nodeid=0)
         self._resizing = (request, busy)
         busy.then(partial(self._take_busy, Idset(leave), jobs))
 
     def _jobs_on(self, ranks: list[int]) -> list[str]:
-        """The jobs that run on these ranks, and those that have just failed with one of them; `MOST_NAMED` at most."""
+        """At most `MOST_NAMED` jobs that run on these ranks or have just failed with one of them."""
         recent = {"t_inactive": [f">={time.time() - _RECENT}"]}
         constraint = {"and": [{"ranks": [str(Idset(ranks))]}, {"or": [{"states": ["running"]}, recent]}]}
         attrs = ["state", "exception_type"]
@@ -279,8 +283,9 @@ class ChannelServer:
         ]
 
     def _take_busy(self, leave: Idset, jobs: list[str], rpc: Rpc) -> None:
-        """Handle a response of the stream for a resize that waits until the ranks `leave`, on which `jobs` ran, are
-        idle.
+        """Handle a response of the stream of busy ranks.
+
+        The resize ends when the ranks `leave`, on which `jobs` ran, are idle.
         """
         try:
             busy = Idset.parse(rpc.get()["ranks"])
@@ -327,7 +332,7 @@ class ChannelServer:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
 
     def _go_on(self, request: _Request, _body: dict[str, Any]) -> None:
-        """Undo `_disable_dump`: the instance goes on after its last save, so its end writes an archive again."""
+        """Undo `_disable_dump`: the instance continues after a save, so its end must write an archive again."""
         if self._disabled_dump:
             self._ask("attr.set", {"name": _DUMP, "value": self._disabled_dump})
             self._disabled_dump = ""
@@ -335,7 +340,7 @@ class ChannelServer:
         self._answer(request, {"goes_on": True})
 
     def _end(self, request: _Request, body: dict[str, Any]) -> None:
-        """Save the queue if requested, then shut the instance down; respond when it has ended."""
+        """Save the queue if requested, then shut down the instance; respond when it has ended."""
         if self._instance.snapshot.state == "finished":
             self._answer(request, {"ended": True})
             return
@@ -353,8 +358,9 @@ class ChannelServer:
             saved("")
 
     def _dump(self, path: str, done: Callable[[str], None]) -> None:
-        """Write the instance's content to an archive, which has its name only when it is complete; `done` gets the
-        error, or "".
+        """Write the instance's content to the archive at `path`, and call `done` with the error ("" for none).
+
+        The archive is written to a temporary file and renamed when it is complete.
         """
         if path in self._dumps:
             self._dumps[path].append(done)
@@ -393,8 +399,9 @@ class ChannelServer:
         self._reactor.add_fd(pidfd, ended)
 
     def _disable_dump(self) -> None:
-        """Let the instance's end write no archive: a shutdown cancels running jobs, and an archive made then would not
-        continue them. Raises OSError.
+        """Disable the archive at the instance's end. Raises OSError.
+
+        A shutdown cancels running jobs, so an archive written then would not continue them.
         """
         if value := self._ask("attr.get", {"name": _DUMP})["value"]:
             self._ask("attr.set", {"name": _DUMP, "value": ""})
@@ -428,7 +435,7 @@ class ChannelServer:
             if state == "run":
                 self._instance.set_state("running")
         if state in ("cleanup", "shutdown"):
-            # The stream of counts may be slower than the end, so they are requested.
+            # Request the job counts: the stream may not deliver the last ones before the broker ends.
             with contextlib.suppress(OSError):
                 self._instance.count_jobs()
                 self._instance.find_failure()
@@ -452,7 +459,7 @@ class ChannelServer:
             self._reactor.add_timer(_PERIOD if self._sent else 0.0, self._send_snapshot)
 
     def _snapshot(self) -> dict[str, Any]:
-        """The state for watchers; `saved` is true if the instance was saved for an end that has not come."""
+        """The state for watchers. `saved`: the instance was saved before a shutdown and has not ended yet."""
         return {**self._instance.snapshot.as_object(), "saved": bool(self._disabled_dump)}
 
     def _send_snapshot(self) -> None:
@@ -465,7 +472,7 @@ class ChannelServer:
 
 
 def ranks_of(hosts: str, name: str, group: str, size: int) -> tuple[list[int], list[int]]:
-    """The ranks of a MiniCluster's own hosts, or of a group's, with an index below `size`, and the others."""
+    """The ranks of the own hosts, or of a group, in two lists: index below `size`, and the others."""
     prefix = f"{name}-{group}-" if group else f"{name}-"
     stay: list[int] = []
     leave: list[int] = []

@@ -1,6 +1,4 @@
-"""The end of a pod as its termination message, which Kubernetes keeps in the container's status. Pure, except
-`write`.
-"""
+"""The termination message of a pod, which Kubernetes keeps in its status. Pure, except `write`."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ FAILURE = ("exception_occurred", "exception_type", "exception_severity", "except
 
 
 class Ending(NamedTuple):
-    """The job's exit status, the reason if it is not 0, jobs by state, and the times (seconds since the epoch) of
-    steps.
+    """The end of a pod.
 
-    `killed`: the pod was deleted or its broker was killed, so the status is not the job's. `cause` is the type of the
-    exception (RFC 21) that ended the job, such as "cancel" or "timeout"; "" without one.
+    It has the job's exit status, the reason if that is not 0, the times of steps (seconds since the epoch), and the
+    number of jobs by state. `killed`: the pod was deleted or its broker was killed, so the status is not the job's.
+    `cause` is the type of the exception (RFC 21) that ended the job, such as "cancel" or "timeout"; "" for none.
     """
 
     status: int
@@ -34,10 +32,11 @@ class Ending(NamedTuple):
 
 
 def container_status(ending: Ending, replaces_killed: bool) -> int:
-    """The exit code of the container: the job's status, except for those by which Kubernetes recognises a killed pod.
+    """The container's exit code: the job's status, unless it would mean a killed pod to Kubernetes.
 
-    If killed pods are replaced (`replaces_killed`), a job that ended by SIGKILL or SIGTERM would be repeated. Its
-    container exits with the negative number of the signal instead: 247 (-9) or 241 (-15).
+    Kubernetes recognises a killed pod by exit code 137 or 143. If it replaces killed pods (`replaces_killed`), it would
+    repeat a job that ended by SIGKILL or SIGTERM. The container then exits with the negative number of the signal
+    instead: 247 (-9) or 241 (-15).
     """
     if replaces_killed and not ending.killed and ending.status in pod_plan.KILLED:
         return 256 - (ending.status - 128)
@@ -45,7 +44,7 @@ def container_status(ending: Ending, replaces_killed: bool) -> int:
 
 
 def message(ending: Ending) -> str:
-    """One JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a longer reason is truncated."""
+    """A JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a long reason is truncated."""
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     if ending.killed:
@@ -62,7 +61,7 @@ def message(ending: Ending) -> str:
 
 
 def write(ending: Ending, path: str = pod_plan.TERMINATION_LOG) -> None:
-    """Write the message if its file exists, which only Kubernetes makes."""
+    """Write the message if its file exists. Kubernetes creates the file, so it is missing elsewhere."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -84,7 +83,7 @@ def failure(job: dict[str, Any]) -> tuple[str, str]:
 
 
 def reason_of(status: int, what: str = "the job") -> str:
-    """The sentence for the end of `what` with this status of a shell."""
+    """A sentence about the end of `what`, for an exit status as a shell reports it."""
     if status == 0:
         return ""
     if status > 128:

@@ -1,7 +1,8 @@
-"""The command in the middle of a pod's shell text, in place of the brokers: it waits while the runner runs them.
+"""The command that stands for the brokers in a pod's shell text: it waits while the runner runs them.
 
-The runner, process 1, starts the brokers. This command sends it the environment and the directory that the shell text
-has set, over a socket that the shell passed on, and receives the status with which the shell continues.
+The runner (process 1) starts the brokers, not the shell. This command sends the environment and the directory that the
+shell text has set to the runner, over a socket inherited from the shell, and receives the brokers' exit status, with
+which the shell continues.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ VARIABLE = "HEADRACE_POD_ENTER"
 
 
 def enter(env: Mapping[str, str]) -> int:
-    """Send environment and directory to the runner, and wait for its response; returns the status of the brokers."""
+    """Send environment and directory to the runner; wait for the brokers and return their status."""
     number = env.get(VARIABLE, "")
     if not number.isdigit():
         print("headrace-pod enter: is called by the runner's own shell text", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Completes the container's environment for a broker and its jobs: some images have no HOME, no /tmp, no shell."""
+"""Completes the environment for a broker and its jobs: some images have no HOME, /tmp or shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...api.shell_text import Mode
 from . import files
 from .place import Place
 
-# With the node's network, a pod's host name for Flux.
+# The variable with a pod's host name for Flux, if the pod uses the node's network.
 FAKE_HOSTNAME = "FLUX_FAKE_HOSTNAME"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -40,9 +40,9 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
     if "TMPDIR" not in env and not os.access("/tmp", os.W_OK | os.X_OK):
         env["TMPDIR"] = f"{place.config}/run/headrace"
     if place.host != socket.gethostname().split(".")[0]:
-        # With the node's network, a pod has the node's host name.
+        # A pod that uses the node's network has the node's host name.
         env[FAKE_HOSTNAME] = place.host
-    # The default folder for jobs' output, which few images have.
+    # Create the default folder for jobs' output, which most images lack.
     try:
         os.makedirs(plan.output_dir, exist_ok=True)
     except OSError:
@@ -51,7 +51,7 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
 
 
 def _with(path: str, folder: str) -> str:
-    # The folder is last, so that a user's own modules are preferred.
+    # The folder is last, so that a user's own modules take precedence.
     return ":".join([*(part for part in path.split(":") if part and part != folder), folder])
 
 
@@ -77,7 +77,7 @@ def own_address(host: str) -> str:
         found = ""
     if found and not found.startswith("127."):
         return found
-    # In a pod without IPv4, /etc/hosts has its own name.
+    # In a pod without IPv4, look up the pod's own name in /etc/hosts.
     try:
         for *_, where in socket.getaddrinfo(host.encode(), None, socket.AF_INET6, socket.SOCK_STREAM):
             if where[0] != "::1":

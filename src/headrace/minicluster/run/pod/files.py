@@ -1,7 +1,7 @@
 """The files in a pod that users, sidecars and scripts use, at the Flux Operator's paths.
 
-They are below `mountPath`, a folder that the containers of a pod share. Their texts are pure functions; `write_files`
-writes them, again after each restart of the pod.
+They are below `mountPath`, a folder that the containers of a pod share. Pure functions return their texts;
+`write_files` writes them at each start of the container.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bootstrap(plan: PodPlan, place: Place, address: str) -> dict[str, Any]:
 
 
 def view_text(plan: PodPlan, place: Place) -> str:
-    """flux-view.sh, to be sourced: sets up a shell so that `flux` and `import flux` are Headrace's."""
+    """flux-view.sh, for users to source: sets up a shell so that `flux` and `import flux` are Headrace's."""
     paths = ":".join([BINDINGS, *([plan.python_path] if plan.python_path else [])])
     lines = [
         f'export PATH="$PATH:{pod_plan.VIEW}/bin"',
@@ -58,7 +58,7 @@ def connect_text(place: Place) -> str:
 
 
 def fluxion_text() -> str:
-    """load-fluxion.sh: loads the graph scheduler in place of the present one."""
+    """load-fluxion.sh: replaces the current scheduler with the graph scheduler."""
     lines = ("remove -f sched-simple", "load sched-fluxion-resource", "load sched-fluxion-qmanager")
     return "".join(f"flux module {line}\n" for line in lines)
 
@@ -93,7 +93,7 @@ def write_files(plan: PodPlan, place: Place, config: dict[str, Any]) -> None:
     try:
         for folder in folders(place):
             os.makedirs(folder, exist_ok=True)
-        # Programs of any user in the pod may use the socket; the broker checks their rights.
+        # Any user in the pod may connect to the socket; the broker checks the user's rights.
         for path, text in texts(plan, place, config).items():
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -106,7 +106,7 @@ def write_files(plan: PodPlan, place: Place, config: dict[str, Any]) -> None:
 
 
 def _copy_private(source: str, target: str) -> None:
-    # A file of a volume is readable for every user of the pod; a broker requires that only its own user can read it.
+    # In the volume, every user in the pod can read the file, but a broker requires that only its own user can read it.
     with open(source, "rb") as file:
         data = file.read()
     with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """The state of the lead's instance: brokers that are up, jobs by state, demand for nodes.
 
-`Instance` follows the broker through its local socket by streams, so that an idle instance costs next to nothing: one
-request in ten seconds, which shows whether the broker still answers.
+`Instance` follows the broker by streams through its local socket. An idle instance costs only one request every ten
+seconds, which checks whether the broker still answers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ...api.channel_messages import MOST_NAMED
 from .ending import FAILURE
 
 _ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
-# The number of pending jobs that are read for their demand; a MiniCluster never has more nodes.
+# The maximum number of pending jobs that are read to compute the demand; a MiniCluster never has more nodes.
 _MOST_PENDING = 1000
-# Seconds that a broker has for its last response before it ends.
+# Timeout in seconds for the last response of a broker that ends.
 _FINAL_RPC_TIMEOUT = 5.0
-# Seconds between two checks whether the lead's broker answers, and the number of checks in a row without an answer
-# after which it counts as silent: as long as a follower's, whose lead decides (`tbon.torpid_max`, 30 s).
+# Seconds between two checks whether the lead's broker answers, and the number of checks without an answer after which
+# it counts as silent. This is as long as for followers, which the lead's broker checks (`tbon.torpid_max`, 30 s).
 CHECK_PERIOD = 10.0
 _MOST_MISSED = 3
 
 
 class Snapshot(NamedTuple):
-    """The fields of `channel_messages.State` but for `saved`."""
+    """The fields of `channel_messages.State` except `saved`."""
 
     state: str
     brokers_up: int
@@ -48,8 +48,9 @@ class Snapshot(NamedTuple):
 
 
 def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int:
-    """The number of nodes that all jobs need at once: `busy` are in use, and each job of `pending` (`nnodes` or
-    `ncores`) needs nodes of its own.
+    """The number of nodes with which all jobs could run at once.
+
+    `busy` nodes are in use, and each job in `pending` (with `nnodes` or `ncores`) needs nodes of its own.
     """
     wanted = 0
     for job in pending:
@@ -59,7 +60,10 @@ def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int
 
 
 class Instance:
-    """Keeps `snapshot` current, and calls `changed()` after changes. Call `connect` when a broker may be running."""
+    """Keeps `snapshot` current, and calls `changed()` after changes.
+
+    Call `connect` when a broker may be running.
+    """
 
     def __init__(self, uri: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
         self._uri = uri
@@ -69,18 +73,18 @@ class Instance:
         self._state = "starting"
         self._online = self._torpid = Idset()
         self._hosts: list[str] = []
-        # Whether the broker was asked and has not answered, and the number of checks since.
+        # Whether a check waits for the broker's answer, and the number of checks that were due since.
         self._asked, self._missed = False, 0
         self._jobs = dict.fromkeys(STATE_BITS, 0)
         self._busy = Idset()
         # The attributes of the instance's only job if it has failed; see `find_failure`.
         self.failed_job: dict[str, Any] = {}
         self._pending: list[dict[str, Any]] = []
-        # Whether a list of pending jobs was requested, and whether jobs have changed since.
+        # Whether a request for pending jobs is in progress, and whether jobs have changed since it was sent.
         self._asking = self._asks_again = False
         self._cores_per_node = 1
         self._idle_since: float | None = now()
-        # Requests for streams that were refused, since for example the scheduler becomes ready only after the broker.
+        # Requests for streams that were refused, for example because the scheduler was not ready yet.
         self._refused: list[tuple[str, dict[str, Any], Callable[[Any], None]]] = []
 
     @property
@@ -113,17 +117,17 @@ class Instance:
         return handle.fileno()
 
     def check(self) -> None:
-        """Find out whether the broker answers. Call this every `CHECK_PERIOD` seconds."""
+        """Check whether the broker answers. Must be called every `CHECK_PERIOD` seconds."""
         if self.handle is None:
             return
         if self._asked:
-            # Checks are counted and not seconds, as this process may have been stopped itself.
+            # Count checks and not seconds, because this process itself may have been stopped.
             self._missed += 1
             if self._missed == _MOST_MISSED:
                 self._changed()
             return
         self._asked = True
-        # A connection that is lost is reported by `read`.
+        # `read` reports a lost connection.
         with contextlib.suppress(OSError):
             self.handle.rpc("attr.get", {"name": "hostlist"}).then(self._take_hosts)
 
@@ -136,7 +140,7 @@ class Instance:
 
     @property
     def answers(self) -> bool:
-        """Whether the broker has answered of late."""
+        """Whether the broker has answered recently."""
         return self._missed < _MOST_MISSED
 
     def close(self) -> None:
@@ -146,25 +150,25 @@ class Instance:
             handle.close()
 
     def read(self) -> None:
-        """Read what has arrived. Raises OSError if the connection is lost."""
+        """Read and handle received messages. Raises OSError if the connection is lost."""
         if self.handle is not None:
             self.handle.pump(0)
 
     def dispatch(self) -> None:
-        """Handle messages that were read, also during a wait for a response."""
+        """Handle messages that were read already, for example during a wait for a response."""
         while self.handle is not None and self.handle.dispatch():
             pass
 
     def count_jobs(self) -> None:
-        """Request the present counts of jobs, for an instance that is about to end. Raises OSError."""
+        """Request the current job counts, before the instance ends. Raises OSError."""
         if self.handle is not None:
             self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_FINAL_RPC_TIMEOUT))
 
     def find_failure(self) -> None:
-        """Set `failed_job` if the instance has had only one job and that has failed. Raises OSError."""
+        """Set `failed_job` if the instance had only one job, and this job has failed. Raises OSError."""
         others = sum(self._jobs[name] for name in _ACTIVE)
         if self.handle is None or others or self._jobs["inactive"] != 1:
-            # With several jobs, only the initial program knows which of them decided the end.
+            # With several jobs, only the initial program knows which job decided its exit status.
             return
         rpc = self.handle.stream("job-list.list", {"max_entries": 1, "attrs": list(FAILURE), "constraint": {}})
         for one in rpc.get(_FINAL_RPC_TIMEOUT)["jobs"]:
@@ -175,8 +179,7 @@ class Instance:
             try:
                 take(rpc.get())
             except OSError:
-                # The request is repeated with the next change of jobs; until then its part of the snapshot does not
-                # change.
+                # The request is repeated when jobs change. Until then, this part of the snapshot stays the same.
                 self._refused.append((topic, body, take))
             else:
                 self._changed()
@@ -225,7 +228,7 @@ class Instance:
                     self._pending = found
                     self._changed()
                 if self._asks_again:
-                    # Changes since the request may be missing in the response.
+                    # The response may lack changes that were made after the request.
                     self._ask_for_pending()
 
         self.handle.stream("job-list.list", body).then(answered)

@@ -1,5 +1,7 @@
-"""`headrace-pod`: the runner of a pod of a MiniCluster or, with `cluster COMMAND...`, of somebody else's object; the
-runner of a sidecar (`sidecar INDEX`); and their helpers.
+"""`headrace-pod`: the entry point of the programs in a pod.
+
+Without arguments it is the runner of a MiniCluster's pod, with `cluster COMMAND...` that of a foreign object's pod, and
+with `sidecar INDEX` the runner of a sidecar. The runner itself calls `enter` and `broker`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program that the arguments name; returns the exit status, or ends the process at once."""
+    """Run the program that the arguments select; return the exit status, or end the process at once."""
     words = sys.argv[1:] if argv is None else argv
     if words == ["--version"]:
         from headrace import __version__
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _end(status: int) -> int:
-    """End the process at once, since the interpreter's shutdown takes longer than the end of a container should."""
+    """End the process at once, because the interpreter's shutdown would delay the end of the container."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Which pod of the MiniCluster this is: host, rank, namespace, and the folder of its files."""
+"""The place of this pod in the MiniCluster: host, rank, namespace, and the folder of its files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class PlaceError(Exception):
-    """This pod is not in its plan, or the plan is unusable."""
+    """This pod is not in its plan, or it cannot run as planned; the message is for users."""
 
 
 class Place(NamedTuple):
-    """A pod: its host name in the plan, its rank, the folder that its containers share, and that of its keys."""
+    """A pod: its host name in the plan, rank, the folder its containers share, and that of its keys."""
 
     host: str
     rank: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
-    """The plan in a folder. Raises PlaceError."""
+    """Read the plan in a folder. Raises PlaceError."""
     path = os.path.join(folder, pod_plan.PLAN_FILE)
     try:
         with open(path, "rb") as file:
@@ -51,11 +51,14 @@ def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
 
 
 def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "", keys: str = pod_plan.KEYS_FOLDER) -> Place:
-    """The pod of this process, by its host name, or by its index in its Job. Raises PlaceError."""
+    """Find the pod of this process in the plan, by its host name or by its index in its Job.
+
+    Raises PlaceError.
+    """
     name = (hostname or socket.gethostname()).split(".")[0]
     hosts = list(Hostlist.parse(plan.hosts))
     index = env.get(pod_plan.INDEX_VARIABLE, "")
-    # With the node's network, a pod has the node's host name.
+    # A pod that uses the node's network has the node's host name, so it is found by its index.
     host = next((one for one in (name, f"{plan.name}-{index}") if one in hosts), "")
     if not host:
         raise PlaceError(f"this pod's host name, {name}, is not among the hosts {plan.hosts}")

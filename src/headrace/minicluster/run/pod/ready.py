@@ -1,7 +1,7 @@
-"""The port for the pod's readiness probe (HTTP): 200 while the pod's broker is up, 503 when it no longer is.
+"""The port for the readiness probe (HTTP): 200 while the pod's broker is up, then 503.
 
-Before the broker has been up for the first time, requests are not answered but wait. So one probe of the kubelet
-suffices for a start, while each response "not ready" would cost an Event and a further probe.
+Until the broker is up for the first time, requests wait for their response. So a start needs only one probe of the
+kubelet; each response "not ready" would cost an Event and another probe.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LARGEST_WAITING = 16
 
 
 class ReadyPort:
-    """The server of the port, from `open` on. `answer_probes` sets whether the broker is up.
+    """The server of the port. `open` starts it; `answer_probes` sets whether the broker is up.
 
-    `watch(fd, read)` registers `read` for descriptor `fd`, `forget(fd)` removes it.
+    `watch(fd, read)` registers `read` for descriptor `fd`, and `forget(fd)` removes it.
     """
 
     def __init__(
@@ -28,17 +28,17 @@ class ReadyPort:
         self._watch = watch
         self._forget = forget
         self._listener: socket.socket | None = None
-        # None before the broker has been up for the first time.
+        # None until the broker is up for the first time.
         self._up: bool | None = None
         # Connections without a response, by descriptor, the oldest first.
         self._connections: dict[int, socket.socket] = {}
         self._waiting: set[int] = set()
 
     def open(self) -> None:
-        """Raises OSError if another program has the port."""
+        """Start to listen. Raises OSError if another program uses the port."""
         self._listener = _listen(self._port)
         self._watch(self._listener.fileno(), self._accept)
-        # A broker is a fork, which must not keep these sockets.
+        # A broker is a fork of this process and must not keep these sockets.
         os.register_at_fork(after_in_child=self._close_all)
 
     @property
@@ -47,7 +47,7 @@ class ReadyPort:
         return self._up is True
 
     def answer_probes(self, up: bool) -> None:
-        """Set whether the broker is up. Requests wait only before it is up for the first time."""
+        """Set whether the broker is up. Requests wait only until it is up for the first time."""
         if up or self._up is not None:
             self._up = up
             for fd in list(self._waiting):

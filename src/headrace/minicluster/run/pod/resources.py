@@ -1,9 +1,9 @@
-"""The instance's R (RFC 20) and its hosts as files for scripts in the pod: `R` and `hostlist` in
-`config/etc/flux/system`.
+"""The instance's R (RFC 20) and its hosts as files for scripts in the pod.
 
-The Flux Operator's pods each write both files once, before their brokers start, assuming that all pods are alike. Here
-the files have the instance's own data, R as `flux resource R` prints it, once the pod's broker is in state run (in a
-follower some seconds later), and again whenever the instance's resources or hosts change, as when it grows.
+The files are `R` and `hostlist` in `config/etc/flux/system`. In the Flux Operator, each pod writes both files once,
+before its broker starts, assuming that all pods are alike. Here the files have the instance's own data: R as `flux
+resource R` prints it. They are written when the pod's broker is in state run (on a follower some seconds later), and
+updated when the instance's resources or hosts change, for example when it grows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from headrace.wire.client.handle import Handle, Rpc
 
 from .place import Place
 
-# Events after a change of R, and of hosts that may join.
+# Events that report a change of R and of the hosts that may join.
 _CHANGES = ("resource-define", "overlay.grow")
 
 
 class ResourceFiles:
-    """Keeps the files current through a connection to the pod's own broker. Nothing here waits: the broker may hang,
-    and the runner must be able to end nevertheless. Raises OSError if there is no broker.
+    """Keeps the files up to date through a connection to the pod's own broker.
+
+    Raises OSError if no broker runs. No method blocks, so that the runner can end even if the broker hangs.
     """
 
     def __init__(self, place: Place) -> None:
@@ -43,7 +44,7 @@ class ResourceFiles:
         return self._sock.fileno()
 
     def read(self) -> bool:
-        """Read what has arrived; False at the end."""
+        """Read and handle received messages; return False if the connection has ended."""
         try:
             if self._handle is None:
                 return self._begin()
@@ -66,7 +67,7 @@ class ResourceFiles:
         if self._sock.recv(1) != b"\0":
             return False
         self._handle = Handle("local", self._sock)
-        # Errors are ignored: an instance works without these files.
+        # Errors are ignored, because an instance works without these files.
         for topic in _CHANGES:
             self._handle.rpc("event.subscribe", {"topic": topic}).then(lambda _answer: None)
         self._ask()

@@ -1,10 +1,10 @@
 """The runner of a pod: process 1 of the container with Flux.
 
 It writes the files for users, runs the shell text before the brokers, starts the broker (on the lead with the initial
-program), runs the text after it, and ends with the job's own status. A follower's broker that ends before the instance
-has ended is restarted. SIGTERM ends the pod in order.
+program), runs the text after it, and exits with the job's own status. If a follower's broker ends before the instance
+has ended, it is restarted. SIGTERM ends the pod in order.
 
-All events are waited for in one `poll`: signals, states of the broker, the shell text, probes.
+One `poll` waits for all events: signals, states of the broker, the shell text, probes.
 """
 
 from __future__ import annotations
@@ -34,31 +34,33 @@ from .ready import ReadyPort
 if TYPE_CHECKING:
     from .resources import ResourceFiles
 
-# Exit status of a pod that received SIGTERM before its instance had ended: a shell's status for that signal.
+# Exit status of a pod that received SIGTERM before its instance had ended: the status that a shell has for SIGTERM.
 EXIT_TERMINATED = 128 + signal.SIGTERM
 _SIGTERM_REASON = "the pod was told to end (SIGTERM)"
 # Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-# Seconds for an orderly end after SIGTERM, of the 30 that Kubernetes gives a pod by default.
+# Seconds for an orderly end after SIGTERM; Kubernetes kills a pod after 30 by default.
 _TERMINATION_TIMEOUT = 20.0
-# Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
-# request them from the lead all at once while pods are still starting.
+# Seconds in state run before a follower writes the files with R and hosts. Otherwise all followers of a short job would
+# request them from the lead at once, while pods are still starting.
 _SETTLED = 3.0
-# Seconds in a state before probes report the broker as up. The pods of an instance that ends sooner never become
-# ready, which saves an update of each pod's status, and of the Service's endpoints, while all of them start or end.
-# Brokers that wait for others are in state quorum.
+# Seconds in a state before probes report the broker as up. If an instance ends sooner, its pods never become ready.
+# This saves updates of each pod's status and of the Service's endpoints while all pods start or end. Brokers that wait
+# for other brokers are in state quorum.
 _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
-# Seconds between two looks for the place of a pod that its plan does not have.
+# Seconds between two checks whether a pod that is not in its plan has been added to the plan.
 _PLACE_PERIOD = 1.0
-# Seconds for the channel's process to report the final counts of jobs.
+# Seconds to wait for the final job counts from the channel's process.
 _LAST_WORDS = 1.0
-# Seconds after a follower is lost in which the lead may be told to end as well, by the same deletion of the pods.
+# Seconds after the loss of a follower in which the lead may receive SIGTERM from the same deletion of pods.
 _SIGTERM_SPREAD = 5.0
 
 
 def run_pod(argv: list[str] | None = None) -> int:
-    """Run this pod; returns the exit status of its container. `argv` is the command of a pod that is made of somebody
-    else's object, which has it in its container; the plan of a MiniCluster has the command.
+    """Run this pod; return the exit status of its container.
+
+    `argv` is the command of a pod of a foreign object, whose container has the command. For a MiniCluster it is None,
+    because the plan has the command.
     """
     began = time.time()
     try:
@@ -75,10 +77,10 @@ def run_pod(argv: list[str] | None = None) -> int:
 
 
 def _find_foreign_place() -> tuple[PodPlan, Place]:
-    """Plan and place of a pod of somebody else's object. Raises PlaceError.
+    """Return the plan and the place of a pod of a foreign object. Raises PlaceError.
 
-    The Job may have more pods than its cluster has hosts for. Such a pod waits, as its end would be that of the Job,
-    until it is deleted or a plan comes that has its host: the kubelet changes the file with the Secret.
+    The Job may have more pods than its plan has hosts. A surplus pod must not end, because that would end the Job. It
+    waits until it is deleted, or until the plan has its host: the kubelet updates the file when the Secret changes.
     """
     is_reported = False
     while True:
@@ -109,9 +111,9 @@ class Runner:
         self._reason = self._cause = ""
         # Whether SIGTERM was received.
         self._terminating = False
-        # True if the broker got SIGTERM before its initial program had ended.
+        # Whether the broker received SIGTERM before its initial program had ended.
         self._cut_short = False
-        # The steps that are due at a time (time.monotonic).
+        # Scheduled steps with their times (time.monotonic).
         self._due: dict[Callable[[], None], float] = {}
         # Wait statuses of child processes that have ended.
         self._ended: dict[int, int] = {}
@@ -131,7 +133,7 @@ class Runner:
     def run(self) -> int:
         self._catch_signals()
         if self._argv is None:
-            # The pods of others have probes of their own, or none.
+            # Pods of foreign objects have probes of their own, or none.
             self._open_ready_port()
         self._prepare()
         status = self._run_in_shell() if self._has_shell_text() else self._run_brokers()
@@ -140,7 +142,7 @@ class Runner:
     # -- steps
 
     def _open_ready_port(self) -> None:
-        """Raises PlaceError."""
+        """Open the port for readiness probes. Raises PlaceError."""
         try:
             self._ready.open()
         except OSError as exc:
@@ -164,14 +166,14 @@ class Runner:
         return any(self._texts())
 
     def _run_in_shell(self) -> int:
-        """Run the user's texts around the brokers in one shell; returns the status of the whole."""
+        """Run the user's texts and, between them, the brokers in one shell; return the shell's exit status."""
         shell = environment.find_shell(os.environ)
         if not shell:
             raise PlaceError(
                 "this image has no shell (bash or sh), which commands.init, pre, brokerPre, workerPre, script and post "
                 "and a batch need"
             )
-        # Imported here, as most pods have no such text.
+        # Imported here, because most pods have no such text.
         import shlex
 
         plan = self._plan
@@ -184,12 +186,12 @@ class Runner:
             with its:
                 self._shell = _start([shell, "-c", text], its.fileno())
             del os.environ[enter.VARIABLE]
-            asked = self._read_enter(ours)
-            if asked is None:
+            entered = self._read_enter(ours)
+            if entered is None:
                 status = self._status_of(self._shell)
                 self._reason = self._reason or ending.reason_of(status, "the shell text before the brokers")
                 return status
-            env, cwd = asked
+            env, cwd = entered
             os.environ.clear()
             os.environ.update(env)
             os.chdir(cwd)
@@ -206,7 +208,7 @@ class Runner:
         return ended
 
     def _read_enter(self, sock: socket.socket) -> tuple[dict[str, str], str] | None:
-        """The environment and directory of the shell text when it reaches the brokers; None if it ends before."""
+        """The environment and directory of the shell text at the brokers; None if it ends earlier."""
         data = bytearray()
         sock.setblocking(False)
 
@@ -224,7 +226,7 @@ class Runner:
         return enter.read(bytes(data)) if data.endswith(b"\n") else None
 
     def _run_brokers(self) -> int:
-        """Run the lead's broker, or a follower's until the instance has ended; returns the status."""
+        """Run the lead's broker, or a follower's broker until the instance has ended; return the exit status."""
         attrs = brokers.attributes(self._plan, self._place, statedir=True)
         brokers.preload(self._place.size)
         self._times["brokers"] = time.time()
@@ -242,7 +244,7 @@ class Runner:
                 pause = _FIRST_PAUSE
             why = f"the broker ended with status {status}"
             if in_order:
-                # When the lead has succeeded, Kubernetes ends this pod with the Job (successPolicy).
+                # If the lead has succeeded, Kubernetes ends this pod together with the Job (successPolicy).
                 why = "the lead has ended, and is started again where it failed"
             elif status == brokers.EXIT_LEAD_SIGNALED:
                 why = "the lead was ended by a signal, and there will be another"
@@ -273,8 +275,9 @@ class Runner:
             self._cause, why = ending.failure(failed)
             self._reason = why or ending.reason_of(status)
             if self._cause == NODE_FAILURE and self._plan.replaces_killed:
-                # Kubernetes tells pods that it deletes together, as those of a Job that is suspended, one after the
-                # other to end. The job of a lead that is told last has failed, and the Job must not fail with it.
+                # When Kubernetes deletes several pods, for example of a suspended Job, it sends SIGTERM to one pod
+                # after another. If the lead receives it last, its job has failed already because followers were lost.
+                # The Job must not fail because of that, so wait whether SIGTERM follows.
                 self._wait(self._is_terminating, _SIGTERM_SPREAD)
                 if self._terminating:
                     self._cut_short, self._cause, self._reason = True, "", _SIGTERM_REASON
@@ -298,8 +301,10 @@ class Runner:
             self._send_to_broker(signal.SIGTERM)
 
     def _end_channel(self, channel: channel_link.Link) -> None:
-        """Tell the operator that the instance has ended. If the operator requested the end, wait until it deletes the
-        pod: a pod that ends by itself would complete the Job.
+        """Report the end of the instance to the operator.
+
+        If the operator requested the end, wait until it deletes the pod: a pod that ends by itself would complete the
+        Job.
         """
         channel.send_state("ended")
         self._wait(lambda: channel.closed or bool(channel.jobs), _LAST_WORDS)
@@ -307,7 +312,10 @@ class Runner:
             self._wait(self._is_terminating)
 
     def _initial_program(self) -> list[str]:
-        """The command line of the initial program. Raises PlaceError if it needs a shell and there is none."""
+        """The command line of the initial program.
+
+        Raises PlaceError if it needs a shell and the image has none.
+        """
         plan = self._plan
         if Mode(plan.mode) is Mode.INTERACTIVE:
             return []
@@ -347,7 +355,7 @@ class Runner:
     # -- the broker
 
     def _run_broker(self, attrs: dict[str, str], command: list[str]) -> tuple[int, bool]:
-        """Start a broker and wait for its end; returns its status, and whether it ended because its instance did."""
+        """Run a broker to its end; return its status, and whether it ended because its instance ended."""
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._state = ""
         self._broker = brokers.fork_broker(attrs, self._config, command, writing, self._plan.wrap)
@@ -396,7 +404,10 @@ class Runner:
         self._ready.answer_probes(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
-        """Start to keep the files with the instance's R and hosts; an error is ignored, as they are not essential."""
+        """Write and update the files with the instance's R and hosts.
+
+        Errors are ignored: the files are optional.
+        """
         from .resources import ResourceFiles
 
         with contextlib.suppress(OSError):
@@ -437,7 +448,7 @@ class Runner:
         self._watch(reading, read)
 
     def _reap(self) -> None:
-        """Collect ended processes: our own, and orphans, which process 1 inherits."""
+        """Collect ended processes: our own children, and orphans, which process 1 inherits."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -461,7 +472,7 @@ class Runner:
             self._signal_shell(signal.SIGTERM)
 
     def _note_end_by_signal(self) -> None:
-        """Note that a signal is about to end the broker: the initial program's status from now on is not the job's."""
+        """Record that a signal will end the broker: the status of a running program is not the job's."""
         if self._states >= 0:
             self._read_states()
         self._cut_short = self._cut_short or not self._leads or "done" not in self._times
@@ -509,7 +520,7 @@ class Runner:
 
 def run_command(plan: PodPlan, argv: list[str]) -> list[str]:
     """The command that runs `argv` as one job on all nodes of the plan."""
-    # The image may have a flux of its own.
+    # Use our own flux: the image may have another.
     flux = os.path.join(os.path.dirname(environment.own_command()[0]), "flux")
     options = ("torch", "literal-args", "cpu-affinity=per-task", "gpu-affinity=per-task")
     return [

@@ -1,9 +1,9 @@
-"""A sidecar: a container beside the one with the broker, whose command uses the instance's socket.
+"""A sidecar: a container beside the one with the broker, whose command uses the broker's socket.
 
 It mounts the pod's `mountPath`, which has the socket. Its command starts when the instance is ready to run jobs, unless
-the file disables the wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) while the
-pod has a broker: it restarts a container whose command has failed, and would restart one whose command has succeeded,
-too. So after success the container stays idle until the pod ends.
+the file disables the wait. The container is an init container with `restartPolicy: Always`, so Kubernetes restarts it
+whenever it ends, even after success. To run a successful command only once, the container then stays idle until the pod
+ends.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from ...api.shell_text import plain_words
 from . import environment
 from .place import Place, PlaceError, find_place, read_plan
 
-# Seconds between two attempts to connect to the socket, since no event reports that a broker listens.
+# Seconds between two attempts to connect to the socket: no event reports that a broker listens.
 _PERIOD = 0.1
-# Errors before a broker has made its socket, and while a broker is lost.
+# Connection errors before a broker has created its socket, and after a broker was lost.
 _NOT_YET = (errno.ENOENT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 
 def run_sidecar(index: str) -> int:
-    """Run the command of container `index` in this pod; returns its exit status, or one for a command that
-    cannot run.
-    """
+    """Run the command of container `index`; return its exit status (1, 126 or 127 if it cannot run)."""
     # The kernel drops signals for process 1 of a container if it has no handler for them.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
@@ -57,9 +55,9 @@ def run_sidecar(index: str) -> int:
 
 
 def _keep(argv: list[str], in_shell: bool) -> int:
-    """Run a program as a child until it fails, or until this process receives a signal. Raises OSError.
+    """Run a program as a child. After success, wait until this process receives a signal. Raises OSError.
 
-    `in_shell`: the child is the shell of `command_of`, and the command a child of that.
+    `in_shell`: the child is the shell of `command_of`, and the command is a child of the shell.
     """
     ended = False
     child = 0
@@ -91,12 +89,13 @@ def _keep(argv: list[str], in_shell: bool) -> int:
 
 
 def _end(child: int, number: int, in_shell: bool) -> None:
-    """Pass a signal on to the command. A command that ignores SIGTERM is killed, as it would otherwise delay the end of
-    the pod until Kubernetes kills the container half a minute later.
+    """Forward a signal to the command. A command that ignores the signal is killed.
+
+    Otherwise it would delay the end of the pod until Kubernetes kills the container half a minute later.
     """
     commands = [child]
     if in_shell:
-        # A shell handles the signal only after the program that it waits for has ended.
+        # A shell handles the signal only after its current command has ended, so the command gets it, too.
         with contextlib.suppress(OSError), open(f"/proc/{child}/task/{child}/children", encoding="ascii") as file:
             commands += map(int, file.read().split())
     for pid in commands:
@@ -105,7 +104,7 @@ def _end(child: int, number: int, in_shell: bool) -> None:
 
 
 def _ignores(pid: int, number: int) -> bool:
-    """Whether a process ignores a signal, by proc(5)."""
+    """Whether a process ignores a signal, according to proc(5)."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("SigIgn:"):
@@ -114,7 +113,10 @@ def _ignores(pid: int, number: int) -> bool:
 
 
 def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
-    """The program that the container runs, with its arguments. Raises PlaceError where it needs a shell."""
+    """The container's program with its arguments.
+
+    Raises PlaceError if it needs a shell and the image has none.
+    """
     words = None if sidecar.before or sidecar.after else plain_words(sidecar.command)
     if words and not shell:
         return words
@@ -127,8 +129,9 @@ def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
 
 
 def wait_for_instance(place: Place) -> None:
-    """Return when the broker of this pod is in state run, since its socket exists before jobs are accepted. If the
-    broker is lost in the meantime, wait for the next.
+    """Wait until the broker of this pod is in state run; its socket exists before jobs are accepted.
+
+    If the broker is lost in the meantime, wait for its successor.
     """
     while True:
         try:
