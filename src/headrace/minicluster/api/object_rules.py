@@ -83,7 +83,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
         runs = one.run_flux or len(spec.containers) == 1
         name, where = (cluster.name, "metadata.name") if runs else (one.name, f"{path}.name")
         if name == view.name:
-            rule = f"is {name!r}, as the container that brings Flux is called: choose another, or flux.container.name"
+            rule = f"is {name!r}, the name of the container that adds Flux: choose another, or set flux.container.name"
             yield Problem(where, rule)
         yield from _check_container(one, path)
         yield from check_volumes(one.volumes, *own_volumes(cluster), f"{path}.volumes")
@@ -132,7 +132,7 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
     for field, name in (("serviceAccountName", pod.service_account_name), ("runtimeClassName", pod.runtime_class_name)):
         yield from check_domain(name, f"{path}.{field}")
     if pod.dns_policy == "None":
-        yield Problem(f"{path}.dnsPolicy", "None needs name servers, which a MiniCluster cannot give")
+        yield Problem(f"{path}.dnsPolicy", "None needs name servers, but a MiniCluster has no field for them")
     if pod.security_context:
         yield from _check_pod_security(pod.security_context, f"{path}.securityContext")
     if pod.host_pid and cluster.spec.share_process_namespace:
@@ -143,7 +143,7 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
         yield from check_key(key, f"{path}.nodeAffinity")
         # Without values, such a label has an effect only if the operator adds preferences of its own.
         if not values and preferences:
-            yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
+            yield Problem(f"{path}.nodeAffinity.{key}", "must have at least one value, or no node fits")
         for index, value in enumerate(values):
             yield from check_word(value, f"{path}.nodeAffinity.{key}[{index}]")
     for index, one in enumerate(pod.tolerations):
@@ -154,7 +154,7 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
         if one.operator == "Exists" and one.value:
             yield Problem(f"{where}.value", "cannot be combined with operator: Exists")
         if not one.key and one.operator != "Exists":
-            yield Problem(f"{where}.key", "is required, but with operator: Exists")
+            yield Problem(f"{where}.key", "is required unless operator is Exists")
 
 
 def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Problem]:

@@ -244,7 +244,7 @@ async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[
     try:
         done = await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
         if cluster["spec"].get("autoscale"):
-            tell(f"spec.autoscale of {name} is set: its queue changes the size again")
+            tell(f"{name} has spec.autoscale: its queue will change the size again")
         return done
     except ApiError as exc:
         if exc.status != 404:

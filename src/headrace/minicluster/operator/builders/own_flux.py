@@ -3,7 +3,7 @@
 Such an image has bash and a Flux of any version, so the scripts use only what every version accepts: `flux start` with
 the broker's options after `-o`, `flux R encode`, and a configuration file. The broker's key comes from the
 MiniCluster's Secret. As in pods with a view, the exit code is the job's own, and a follower restarts its broker until
-the instance has ended regularly.
+the instance has ended normally.
 """
 
 from __future__ import annotations

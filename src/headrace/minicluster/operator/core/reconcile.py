@@ -338,7 +338,7 @@ def _replace_failed(work: _Work, pod: Object) -> None:
     if work.now < due:
         work.requeue_times.append(due)
         return
-    why = status.get("reason") or status.get("message") or "a container of it did"
+    why = status.get("reason") or status.get("message") or "a container failed"
     text = f"pod {meta['name']} of the services has failed ({why}): it is made again"
     work.notices.append(Report("Warning", "ServicesFailed", text))
     work.steps += _without(PODS, [pod])

@@ -244,7 +244,7 @@ class ChannelServer:
         drained. Respond when the drained hosts are idle, with the jobs that ran on them.
         """
         handle = self._handle()
-        self._end_resizing({"error": "another resize has come since"})
+        self._end_resizing({"error": "another resize was requested"})
         if body.get("hosts"):
             self._ask("overlay.grow", {"hosts": body["hosts"]})
         known = self._ask("attr.get", {"name": "hostlist"})["value"]

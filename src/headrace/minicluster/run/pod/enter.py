@@ -1,4 +1,4 @@
-"""The command that stands for the brokers in a pod's shell text: it waits while the runner runs them.
+"""The command in a pod's shell text in place of the brokers: it waits while the runner runs them.
 
 The runner (process 1) starts the brokers, not the shell. This command sends the environment and the directory that the
 shell text has set to the runner, over a socket inherited from the shell, and receives the brokers' exit status, with

@@ -74,14 +74,14 @@ class Instance:
         self._online = self._torpid = Idset()
         self._hosts: list[str] = []
         # Whether a check waits for the broker's answer, and the number of checks that were due since.
-        self._asked, self._missed = False, 0
+        self._check_unanswered, self._missed = False, 0
         self._jobs = dict.fromkeys(STATE_BITS, 0)
         self._busy = Idset()
         # The attributes of the instance's only job if it has failed; see `find_failure`.
         self.failed_job: dict[str, Any] = {}
         self._pending: list[dict[str, Any]] = []
         # Whether a request for pending jobs is in progress, and whether jobs have changed since it was sent.
-        self._asking = self._asks_again = False
+        self._requesting_pending = self._pending_outdated = False
         self._cores_per_node = 1
         self._idle_since: float | None = now()
         # Requests for streams that were refused, for example because the scheduler was not ready yet.
@@ -106,7 +106,7 @@ class Instance:
     def connect(self) -> int:
         """Open the connection and follow the broker; returns the connection's descriptor. Raises OSError."""
         self.close()
-        self._asking = False
+        self._requesting_pending = False
         self._refused.clear()
         handle = self.handle = Handle(self._uri)
         self._stream(handle, "groups.get", {"name": "broker.online"}, self._take_online)
@@ -120,19 +120,19 @@ class Instance:
         """Check whether the broker answers. Must be called every `CHECK_PERIOD` seconds."""
         if self.handle is None:
             return
-        if self._asked:
+        if self._check_unanswered:
             # Count checks and not seconds, because this process itself may have been stopped.
             self._missed += 1
             if self._missed == _MOST_MISSED:
                 self._changed()
             return
-        self._asked = True
+        self._check_unanswered = True
         # `read` reports a lost connection.
         with contextlib.suppress(OSError):
             self.handle.rpc("attr.get", {"name": "hostlist"}).then(self._take_hosts)
 
     def _take_hosts(self, rpc: Rpc) -> None:
-        missed, self._asked, self._missed = self._missed, False, 0
+        missed, self._check_unanswered, self._missed = self._missed, False, 0
         with contextlib.suppress(OSError):
             self._hosts = list(Hostlist.parse(rpc.get()["value"]))
         if missed >= _MOST_MISSED:
@@ -144,7 +144,7 @@ class Instance:
         return self._missed < _MOST_MISSED
 
     def close(self) -> None:
-        self._asked, self._missed, self._torpid = False, 0, Idset()
+        self._check_unanswered, self._missed, self._torpid = False, 0, Idset()
         handle, self.handle = self.handle, None
         if handle is not None:
             handle.close()
@@ -206,15 +206,15 @@ class Instance:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = self._now()
-        if self._asking:
-            self._asks_again = True
+        if self._requesting_pending:
+            self._pending_outdated = True
         elif self._jobs["sched"] or self._pending:
             self._ask_for_pending()
 
     def _ask_for_pending(self) -> None:
         if self.handle is None:
             return
-        self._asking, self._asks_again = True, False
+        self._requesting_pending, self._pending_outdated = True, False
         found: list[dict[str, Any]] = []
         constraint = {"states": ["sched"]}
         body = {"max_entries": _MOST_PENDING, "attrs": ["nnodes", "ncores", "ntasks"], "constraint": constraint}
@@ -223,11 +223,11 @@ class Instance:
             try:
                 found.extend(rpc.get()["jobs"])
             except OSError as exc:
-                self._asking = False
+                self._requesting_pending = False
                 if exc.errno == errno.ENODATA:
                     self._pending = found
                     self._changed()
-                if self._asks_again:
+                if self._pending_outdated:
                     # The response may lack changes that were made after the request.
                     self._ask_for_pending()
 

@@ -146,7 +146,7 @@ class Runner:
         try:
             self._ready.open()
         except OSError as exc:
-            raise PlaceError(f"port {pod_plan.READY_PORT}, where probes ask for the broker: {exc.strerror}") from None
+            raise PlaceError(f"cannot listen on port {pod_plan.READY_PORT} for probes: {exc.strerror}") from None
 
     def _prepare(self) -> None:
         """Set up the environment and the files. Raises PlaceError."""
@@ -245,7 +245,7 @@ class Runner:
             why = f"the broker ended with status {status}"
             if in_order:
                 # If the lead has succeeded, Kubernetes ends this pod together with the Job (successPolicy).
-                why = "the lead has ended, and is started again where it failed"
+                why = "the lead has ended, and is started again if it failed"
             elif status == brokers.EXIT_LEAD_SIGNALED:
                 why = "the lead was ended by a signal, and there will be another"
             print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
@@ -268,7 +268,7 @@ class Runner:
             self._reason = ending.reason_of(status, "the lead's broker")
         elif "run" not in self._times:
             archive = attrs.get("content.restore", "")
-            why = f" (it was to begin with the archive {archive}: see its log)" if archive else ""
+            why = f" (it should restore the archive {archive}: see its log)" if archive else ""
             self._reason = ending.reason_of(status, "the lead's broker") + f" before the instance ran{why}"
         else:
             failed = self._channel.failed_job if self._channel is not None and status else {}
