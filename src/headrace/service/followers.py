@@ -1,8 +1,8 @@
 """Following job logs (eventlog, output) for many readers, with one broker stream per user and log.
 
 200 readers of one output would otherwise cost the broker 200 responses for each line. The last 1 MiB of the stream is
-kept, and each reader reads it at its own pace. The stream is read at most 1 MiB ahead of its fastest reader. A reader
-that needs lines that are no longer kept continues with a stream of its own.
+kept, and each reader reads it at its own pace. The stream is read at most 1 MiB ahead of its fastest reader. If a
+reader's next line is no longer kept, the reader continues with a stream of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Line(NamedTuple):
 
 
 class _Log:
-    """One stream of the broker and its last lines: from number `first` up to, but without, `next`."""
+    """One stream of the broker and its last lines: those with the numbers `first` to `next` - 1."""
 
     def __init__(self, link: BrokerLink, id: int, path: str) -> None:
         self.lines: list[_Line] = []
@@ -77,7 +77,7 @@ class _Log:
     def _forget(self) -> None:
         """Drop lines that the fastest reader has read, except for the last UNREAD_LIMIT bytes.
 
-        This happens once twice as many bytes are kept, so that many lines are dropped at once.
+        Lines are dropped only when more than twice as many bytes are kept, so that each call drops many lines.
         """
         if self._total - self._begin <= 2 * UNREAD_LIMIT:
             return

@@ -42,7 +42,7 @@ from headrace.wire.client.installation import FOLDERS
 DEFAULT_PATH = f"/apis/{CUSTOM}"
 DEFAULT_SERVICE = "custom-metrics-apiserver"
 DEFAULT_NAMESPACE = "flux-operator"
-# Requests within so many seconds share one snapshot of the instance.
+# Requests within this many seconds share one snapshot of the instance.
 _FRESH = 1.0
 # A metric from a user's file: a function of the handle (flux.Flux).
 UserMetric = Callable[[Any], Any]
@@ -52,7 +52,7 @@ BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
     "node_cores_up_count": lambda numbers: numbers.resources["up"]["ncores"],
     "node_free_count": lambda numbers: numbers.resources["free"]["nnodes"],
     NODES_UP: lambda numbers: numbers.resources["up"]["nnodes"],
-    # Kept for flux-metrics-api, which has it. Jobs leave this state at once.
+    # flux-metrics-api has this metric. It is practically always 0, because jobs leave the state at once.
     "job_queue_state_new_count": lambda numbers: numbers.jobs.get("new", 0),
     **{
         name: lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]

@@ -41,9 +41,10 @@ class Cut(Exception):
 class Guard:
     """Middleware that refuses unknown host names, changes from pages of other sites, and large bodies.
 
-    `hosts` are the service's names, empty for any. A page of another site can send requests to this service from a
-    user's browser. So the service answers only to its own names, which protects against DNS rebinding, and accepts
-    changes only from its own pages and from programs, which send neither `Origin` nor `Sec-Fetch-Site`.
+    `hosts` are the service's names. If it is empty, any name is accepted. A page of another site can send requests to
+    this service from a user's browser. So the service answers only to its own names, which protects against DNS
+    rebinding, and accepts changes only from its own pages and from programs, which send neither `Origin` nor
+    `Sec-Fetch-Site`.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -102,7 +103,7 @@ _OF_ROUTES = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class _Answered(Exception):
-    """Raised in a GET route that answers HEAD, once the headers are sent, to skip the body."""
+    """Raised to skip the body of a response to HEAD, once a GET route has sent the headers."""
 
 
 class Methods:

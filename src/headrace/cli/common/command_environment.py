@@ -1,8 +1,8 @@
 """The environment of commands: search paths, and the instance that `flux -p` and `flux -r` choose.
 
 Each path list consists of `FLUX_..._PREPEND`, this installation's folder and the inherited value, in this order and
-without duplicates (flux-environment(7)). So a `flux` of another installation that a command runs finds its own parts
-before ours.
+without duplicates (flux-environment(7)). If a command runs the `flux` of another installation, that `flux` puts its own
+folders before ours.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ASKING = ("env", "python")
 
 
 def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
-    """Change this process's `environ`, so that programs of `command` find this installation first."""
+    """Change this process's `environ`, so that programs that `command` runs find this installation first."""
     bindings_unasked = is_in_view() and command not in _ASKING
     if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
         here = os.path.dirname(os.path.abspath(sys.argv[0]))
@@ -76,7 +76,7 @@ def retarget(hops: str) -> None:
         handle = Handle()
         try:
             parent = handle.attr_get("parent-uri")
-            # This instance is a job of its parent; the namespace is that job's in the parent's KVS.
+            # This instance is a job of its parent. The job has this namespace in the parent's KVS.
             namespace = _optional(handle, "parent-kvs-namespace")
         except OSError as exc:
             if exc.errno != errno.ENOENT:

@@ -1,7 +1,7 @@
 """Splits the command line of `flux start` into its own options and the broker's.
 
-The broker gets the options in `--broker-opts` and the words of the initial program as one command line and parses them
-together: `flux start -o --config DIR ls` gives it the option `--config DIR` and the program `ls`.
+The broker parses the options in `--broker-opts` and the words of the initial program as one command line. For example,
+`flux start -o --config DIR ls` passes `--config DIR ls` to the broker: the option `--config DIR` and the program `ls`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Tuple
 
-# Options that the broker has, too, and options of `flux start` only; all take a value.
+# Options with a value: those that `flux start` shares with the broker, and those of `flux start` alone.
 _BROKERS = ("-S", "-c", "--setattr", "--config-path", "--conf")
 _STARTS = (
     *("-s", "-r", "--test-size", "--recovery", "--test-hosts", "--test-rundir", "--wrap", "--test-exit-mode"),
@@ -22,10 +22,10 @@ _STARTS = (
 
 
 def split(argv: List[str]) -> Tuple[List[str], List[str]]:
-    """Return the command line for the parser, and the words of the broker's options as they were given.
+    """Return the command line for the parser of `flux start`, and the broker's options as they were given.
 
-    The parser accepts no separate value that begins with a dash, as values of `--broker-opts` do, so these are joined
-    to the option. It counts `-v`, so `--verbose=N` and `-vN` become N times `-v`.
+    The parser rejects a value that begins with a dash if it is a separate word. Values of `--broker-opts` begin with a
+    dash, so they are joined to the option. The parser counts `-v`, so `--verbose=N` and `-vN` become N times `-v`.
     """
     line: List[str] = []
     brokers: List[str] = []
@@ -63,9 +63,9 @@ def _is_brokers(name: str) -> bool:
 
 
 def program() -> Tuple[List[str], bool]:
-    """The command that runs a broker, and True if it is a `flux-broker` from a folder of the user.
+    """The command that runs a broker, and True if it is the user's own `flux-broker`.
 
-    Such folders are in FLUX_EXEC_PATH_PREPEND and FLUX_EXEC_PATH.
+    Users name the folders of their own commands in FLUX_EXEC_PATH_PREPEND and FLUX_EXEC_PATH.
     """
     for variable in ("FLUX_EXEC_PATH_PREPEND", "FLUX_EXEC_PATH"):
         for folder in os.environ.get(variable, "").split(":"):

@@ -38,7 +38,7 @@ def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
 
 
 def visible(job: JobInfo) -> Callable[[str], Any]:
-    """A function like `job.get` that makes texts `printable`, because users choose the names of jobs."""
+    """A function like `job.get` that passes text through `printable`, because users choose job names."""
 
     def get(name: str) -> Any:
         value = job.get(name)

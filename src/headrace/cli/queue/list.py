@@ -57,7 +57,7 @@ _DEFAULTS = ("defaults", "system")
 class _Queue:
     """A queue's configuration, status and resources.
 
-    With `capped`, a missing size limit is shown as its resources.
+    With `capped`, a queue without a maximum job size shows the size of its resources instead.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ def list_queues(args: Namespace) -> int:
         names = queues_named(args.queue, names)
     colored = stdout_colored(args.color)
     calls = [(name, status_of(handle, name, NODEID_ANY)) for name in names]
-    # A format string of the user shows limits as they are configured.
+    # A format string (not a format's name) shows limits as they are configured.
     capped = "{" not in args.format
     queues = [_Queue(name, config, call.get(), resources, colored, capped) for name, call in calls]
     show(layout, [queue.get for queue in queues], args.no_header)

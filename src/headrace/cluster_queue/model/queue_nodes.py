@@ -33,8 +33,9 @@ class QueueNodes(Struct, frozen=True):
 def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[str, QueueNodes]:
     """The nodes of each queue, by queue name.
 
-    `queues` are in the order in which they were first seen, because creation times are only whole seconds. After a
-    restart, a queue that already has nodes goes first.
+    Older queues choose first. Creation times are whole seconds. Among queues of the same second, active ones choose
+    first, so that they keep their nodes after a restart. Otherwise the order of `queues` decides: the order in which
+    they were first seen.
     """
     owner: dict[str, str] = {}
     found: dict[str, QueueNodes] = {}

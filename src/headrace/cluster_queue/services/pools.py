@@ -1,4 +1,7 @@
-"""Translation of other schedulers' jobspecs to the cluster's graph, which has pools, not cores. Pure."""
+"""Translates jobspecs that were written for other schedulers to the cluster's graph. Pure.
+
+Such jobspecs ask for cores; the cluster's graph has a pool of cpu on each node instead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ..model import nodes
 
 Object = dict[str, Any]
 
-# A core in the unit of the cluster's graph, thousandths.
+# One core, in the unit of the cluster's graph: thousandths of a core.
 CORE = 1000
 _SUBNET, _ZONE = "subnet", "topology.kubernetes.io/zone"
 
@@ -28,8 +31,9 @@ class _Graph(NamedTuple):
 def in_pools(jobspec: Any, graph: Graph, topology: Sequence[str]) -> Any:
     """Translate a decoded jobspec to a graph with this topology.
 
-    Cores become cpu in thousandths, and a subnet becomes a zone. Pools are not exclusive: the job gets the amount that
-    it asks for. Each slot gets one of the node's pods. Invalid parts stay as they are.
+    Cores become cpu in thousandths, and a subnet becomes a zone. Pools are requested without exclusive use, so the job
+    gets only the amount that it asks for. A slot that names neither a pod nor a node also asks for one unit of the
+    node's pool of pods. Invalid parts are returned unchanged.
 
     Raises RequestError for counts of cores that cannot be expressed in thousandths.
     """
@@ -75,7 +79,10 @@ def _in_pool(one: Object, types: _Graph) -> Object:
 
 
 def _in_thousandths(count: Any) -> Any:
-    """A count of cores (RFC 14; as text RFC 45) in thousandths. An invalid count stays as it is."""
+    """A count of cores in thousandths. An invalid count is returned unchanged.
+
+    The count has the form of RFC 14 or, if it is text, of RFC 45.
+    """
     if isinstance(count, str):
         try:
             found = ranges.parse(count)

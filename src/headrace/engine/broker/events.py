@@ -46,10 +46,10 @@ class Events:
         self._subscribers.pop(peer, None)
 
     def take_at_once(self, topic: str, take: Callable[[Message], None]) -> None:
-        """Call `take` with each event `topic` as it is passed to the children, before other messages are read.
+        """Call `take` with each event `topic` at once, before the broker reads another message.
 
-        A child that says hello later gets none of these events, so the response to its hello must include their
-        effects.
+        A child that joins later does not get the event, so the response to the child's hello must include the effect of
+        `take`.
         """
         self._own[topic] = take
 
@@ -117,7 +117,7 @@ class Events:
         topic = msg.obj["topic"]
         if peer is None:
             raise RpcError(errno.EPROTO, f"{msg.topic}: only clients and modules of this broker have subscriptions")
-        # The account of a client connection with guests. Modules have none.
+        # A client connection that guests use has an account. Modules have none.
         account: Account | None = getattr(peer, "account", None)
         if msg.topic.endswith(".subscribe"):
             if account is not None and is_guest(msg):

@@ -1,4 +1,7 @@
-"""Converts a Job, JobSet or TrainJob to a MiniCluster, and reports fields that get lost. Pure."""
+"""Converts a Job, JobSet or TrainJob to a MiniCluster, and reports fields that get lost. Pure.
+
+`cluster` is always the ForeignCluster that is converted, never the MiniCluster.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .cluster import ForeignCluster, expand
 from .field import Field, InvalidForeign
 from .options import ANNOTATION, Exit, Run, Spread
 
-# Fields of a Job that mean the same in every cluster, or that follow from the cluster's size and rules.
+# Fields of a Job that are not reported as lost: they are converted, or follow from the cluster's size and rules.
 _JOB = (
     *("parallelism", "completions", "completionMode", "template", "backoffLimit", "activeDeadlineSeconds"),
     *("ttlSecondsAfterFinished", "suspend", "podFailurePolicy", "podReplacementPolicy"),
@@ -34,10 +37,10 @@ _SHARED_MEMORY = "shared-memory"
 
 
 def convert(cluster: ForeignCluster) -> tuple[dict[str, Any], list[str]]:
-    """The document of a valid MiniCluster that runs the cluster's command as its Job would.
+    """The document of a valid MiniCluster that runs the Job's command, and the paths of lost fields.
 
-    Also returns the paths of the fields that a MiniCluster lacks. Raises InvalidForeign with the problems of the
-    MiniCluster.
+    A field is lost if a MiniCluster has no equivalent. Raises InvalidForeign, with the problems, if the MiniCluster
+    would be invalid.
     """
     lost: list[str] = list(cluster.others)
     job = Field(cluster.job, cluster.path)
@@ -173,7 +176,7 @@ def _variables(
 
 
 def _command(cluster: ForeignCluster, environment: dict[str, str], secrets: Iterable[str]) -> str:
-    """The words as shell text. A reference to a variable from a Secret becomes a reference of the shell."""
+    """The command as shell text. The shell expands references to variables from Secrets."""
     words = [_shell_word(word, environment, secrets) for word in cluster.argv]
     if cluster.run is Run.PROGRAM and not words[0].startswith(("'", '"')):
         # Without quotes the shell might read the word as an assignment or a keyword.
@@ -242,7 +245,7 @@ def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
 
 
 def _copy(source: Field, into: dict[str, Any], record: type[Record], keys: tuple[str, ...], lost: list[str]) -> None:
-    """Copy the given members to those of a MiniCluster's record that have the same names."""
+    """Copy the fields `keys` of `source`, where given, to the fields of the same names in `into`."""
     known = fields_of(record)
     for key in keys:
         value = _placed(source[key], known[key].type, lost)
@@ -251,7 +254,7 @@ def _copy(source: Field, into: dict[str, Any], record: type[Record], keys: tuple
 
 
 def _placed(given: Field, kind: FieldType, lost: list[str]) -> Any:
-    """A value as a MiniCluster's field of this type holds it: without the members that its records lack."""
+    """The value for a MiniCluster's field of this type. Members that the type lacks are added to `lost`."""
     if kind.kind is list and kind.item and isinstance(given.value, list):
         return [_placed(item, kind.item, lost) for item in given.items()]
     if not isinstance(given.value, dict) or not issubclass(kind.kind, Record):

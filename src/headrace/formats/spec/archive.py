@@ -26,8 +26,8 @@ class ArchiveError(ValueError):
 class File(NamedTuple):
     """One object of an archive, decoded.
 
-    ``kind`` is ``file``, ``directory`` or ``symlink``; ``perms`` the permission bits. A regular file has either
-    ``data`` or ``blobs``, a list of (offset, size, blobref) over ``size`` bytes; a symlink has its ``target``.
+    ``kind`` is ``file``, ``directory`` or ``symlink``. ``perms`` are the permission bits. A regular file of ``size``
+    bytes has either ``data`` or ``blobs``, a list of (offset, size, blobref). A symlink has a ``target``.
     """
 
     path: str
@@ -41,7 +41,7 @@ class File(NamedTuple):
 
 
 def entry(content: Any, perms: int = 0o600) -> Entry:
-    """Make the object of a regular file from text, bytes, or a dict, list, number, bool or None as JSON."""
+    """Make the object of a regular file from text, from bytes, or from any other value as JSON."""
     mode = stat.S_IFREG | perms
     if isinstance(content, str):
         return {"mode": mode, "data": content, "encoding": "utf-8"}

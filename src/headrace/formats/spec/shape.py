@@ -27,8 +27,8 @@ class ShapeError(ValueError):
 def parse(text: str, default_label: str = "default") -> List[Vertex]:
     """Return the ``resources`` list (RFC 14) of a shape.
 
-    If a shape has only one slot, its label may be omitted and is ``default_label``. A range count becomes a range
-    object, an idset of several counts remains a string. Raises ShapeError.
+    If a shape has only one slot, the slot's label may be omitted and is ``default_label``. A range becomes a range
+    object. An idset with several counts remains a string. Raises ShapeError.
     """
     parser = _Parser(text)
     resources = parser.vertices(0)

@@ -1,7 +1,7 @@
 """Rules of the fields that the Flux Operator lacks: groups, managedBy and podFailurePolicy. Pure.
 
-Each group has a Job of its own. The other fields are copied to a Job, so their rules are those of batch/v1 JobSpec
-(Kubernetes 1.34).
+Each group becomes a Job of its own. managedBy and podFailurePolicy are copied to Jobs, so their rules are those of
+batch/v1 JobSpec (Kubernetes 1.34).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _check_groups(cluster: MiniCluster) -> Iterator[Problem]:
 def _check_name(cluster: MiniCluster, group: Group, path: str) -> Iterator[Problem]:
     path = f"{path}.name"
     if not LABEL.match(group.name) or not group.name[0].isalpha():
-        # If a group's name were a number, its pods would have host names of the MiniCluster's own pods.
+        # A group whose name is a number would give its pods the host names of the MiniCluster's own pods.
         yield Problem(path, f"{group.name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
         return
     if group.name == "services":

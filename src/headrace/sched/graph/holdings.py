@@ -1,7 +1,7 @@
 """The jobs that hold resources of a graph, and all changes to jobs and graph.
 
-The planners (`usage`), the index at any moment (`timeline`) and the order among children change together here. Times
-are whole seconds and always arguments.
+Each change updates the planners (`usage`), the index of free resources (`timeline`) and the order among children
+(`candidates`) together. Times are whole seconds and always arguments.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ class Holdings:
         self._order = ChildOrder(graph, self.filters, self.policy.stops)
         self._orders = {graph.subsystem: self._order}
         self._constraints = ConstraintCache(graph)
-        # Changes whenever the graph does, and with it possibly an answer of `satisfiable`.
+        # Increases when the graph changes. Earlier answers of `satisfiable` may then be out of date.
         self.generation = 0
         self._timeline = Timeline(graph, self.policy, self._order, self._usage.view.in_use)
         # The lifted reservation, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 
     def same_reservations_until(self, at: int, end: int) -> int:
-        """The earliest end for which a job that starts `at` meets the same reservations.
+        """The earliest end with which a job from `at` meets the same reservations as one until `end`.
 
-        Until then, a shorter job fits no better.
+        A job that ends between these two times fits no better than the one that ends at `end`.
         """
         return self._timeline.same_reservations_until(at, end)
 
     def prepare(self) -> None:
-        """Build now, rather than at the first match, the index of free resources and the tables of nodes."""
+        """Build the index of free resources and the tables of nodes now, not at the first match."""
         self._timeline.prepare()
         self._order.prepare(self.graph.root)
         self._constraints.prepare()
@@ -91,8 +91,8 @@ class Holdings:
     def lift(self, jobid: int) -> None:
         """Answer as if a reservation were not there, until `restore`. Raises KeyError."""
         held = self.jobs[jobid]
-        # The index can ignore the reservation at no cost. It is removed from the planners only before a search, which
-        # reads them.
+        # The index can usually ignore the reservation at no cost. Only a search reads the planners, so `_lift_fully`
+        # removes the reservation from them before a search.
         self._lifted = held, self._timeline.lift(jobid)
         if not self._lifted[1]:
             self.cancel(jobid)
@@ -119,7 +119,10 @@ class Holdings:
     # Allocations
 
     def free_until(self, found: Allocation) -> int:
-        """The time until which a selection that is not entered stays free: the next reservation on it."""
+        """The time until which a matched selection stays free: the start of the next reservation on it.
+
+        `found` has not been entered.
+        """
         for end in sorted({job.start for job in self.jobs.values() if job.start >= found.end}):
             try:
                 self._usage.check(found.selection, found.start, end + 1)
@@ -128,10 +131,10 @@ class Holdings:
         return self.graph.end
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """Enter the allocation of a selection to a job during [start, end).
+        """Allocate a selection to a job during [start, end).
 
-        Raises SpanConflictError if the selection is not free, and ValueError for a job that already holds resources or
-        an end that is not after the start. Then nothing is changed.
+        Raises SpanConflictError if the selection is not free, and ValueError if the job already holds resources or the
+        end is not after the start. If it raises, nothing is changed.
         """
         if jobid not in self.jobs and end > start:
             self._usage.check(selection, start, end)
@@ -207,7 +210,8 @@ class Holdings:
         """
         graph, old = self.graph, self.graph.size[v]
         above = list(graph.ancestors(v))
-        # The contents of vertices that jobs hold whole count above the changed vertex, so these jobs are entered again.
+        # A job that holds a whole vertex is counted with all contents of the vertex, there and above. These counts
+        # depend on the size, so such jobs are removed and entered again.
         held = self._exclusive_users(above) if any(u in self.plans for u in above) else []
         for job in held:
             self.cancel(job.jobid)
@@ -234,7 +238,7 @@ class Holdings:
         return self._broken(held)
 
     def _broken(self, changed: Iterable[int]) -> list[int]:
-        """The jobs whose reservations are broken, because changed vertices or those above are no longer free."""
+        """The jobs whose reservations are broken: a changed vertex, or one above it, is no longer free."""
         size, view = self.graph.size, self._usage.view
         changed = tuple(changed)
         above = {u for v in changed for u in self.graph.ancestors(v)}
@@ -295,7 +299,8 @@ class Holdings:
         """Remove the nodes of some ranks (a bit set).
 
         If jobs use them, InUseError lists the jobs and nothing is changed; with `take`, the jobs lose the nodes
-        instead. Other vertices keep their numbers; later vertices may get the numbers of removed ones.
+        instead. Other vertices keep their numbers. Vertices that are added later may get the numbers of removed
+        ones.
         """
         return self.prune(self._nodes_of(ranks), take)
 

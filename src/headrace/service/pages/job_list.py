@@ -22,7 +22,7 @@ from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
 
 PER_PAGE = 50
-# The maximum number of jobs that are read for a page, to search a part of a name or to sort.
+# How many jobs are read for a page that is sorted or filtered by a part of a name.
 MOST_READ = 5000
 # The choices of the filter by state: the names of `flux jobs --filter`, and their labels.
 STATES = {
@@ -116,7 +116,7 @@ async def list_jobs(request: Request) -> Response:
 
 
 async def _entries(request: Request, chosen: dict[str, str], sort: str, most: int) -> list[Entry]:
-    """More than `most` rows of the list, if there are as many. Raises QueryError."""
+    """More than `most` rows of the list, or all rows if there are fewer. Raises QueryError."""
     query = Query(count=MOST_READ if chosen["name"] or sort else most + 1)
     _restrict(query, chosen)
     while True:
@@ -188,10 +188,10 @@ class Entry(NamedTuple):
 def fold(listed: Iterable[tuple[dict[str, Any], view.Row]]) -> list[Entry]:
     """Fold jobs into entries, in the order of each entry's first job.
 
-    Each job is given as job-list describes it and as a row.
+    Each item of `listed` is a job: the response of job-list, and the job's row.
     """
     groups: list[list[view.Row]] = []
-    # By the values of _EQUAL: when the first job of the group was submitted, and the group.
+    # The newest group for each combination of values of _EQUAL: the submission time of its first job, and its rows.
     known: dict[tuple[Any, ...], tuple[float, list[view.Row]]] = {}
     for raw, row in listed:
         key = tuple(raw.get(name) for name in _EQUAL)
@@ -209,7 +209,7 @@ def fold(listed: Iterable[tuple[dict[str, Any], view.Row]]) -> list[Entry]:
 
 
 def opened(entries: Iterable[Entry], id: str) -> list[Entry]:
-    """The entries, with the jobs of the folded entry that has the job `id` (Row.plain_id) after it."""
+    """The entries. If the job `id` (Row.plain_id) is in a folded entry, the entry's jobs follow it."""
     found = []
     for entry in entries:
         if len(entry.rows) > 1 and id in entry.ids:

@@ -1,4 +1,4 @@
-"""The handle of `loop://`, which receives its own messages, to test programs without a broker."""
+"""The handle of `loop://`, for tests without a broker: it receives the messages that it sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LOOP_URI = "loop://"
 class LoopHandle(Handle):
     """A handle that receives its own requests: get them with `unclaimed`, and respond with `send`.
 
-    It receives every event, with or without a subscription. A message without a sender gets this user, as owner.
+    It receives every event, with or without a subscription. A message without a sender gets the id of this process's
+    user, and the owner's role.
     """
 
     __slots__ = ("_entrance",)
@@ -48,7 +49,8 @@ class LoopHandle(Handle):
     def pump(self, timeout: Optional[float] = None) -> bool:
         """Read sent messages.
 
-        Raises OSError EDEADLK for a wait without timeout, because there is no other sender.
+        Raises OSError(EDEADLK) if there is no message and no timeout: this handle is the only sender, so the wait would
+        never end.
         """
         if timeout is None:
             poller = select.poll()

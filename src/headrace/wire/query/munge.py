@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _LIBRARY = "libmunge.so.2"
 # The byte before a digest identifies the hash.
 _SHA256 = b"\x01"
-# From munge.h: an option of a context, and the errors for credentials that are decoded nevertheless.
+# From munge.h: an option of a context, and status codes. A credential that has expired or was decoded before gets such
+# a code, and is decoded nevertheless.
 _OPT_ENCODE_TIME = 6
 _SUCCESS, _EXPIRED, _REPLAYED = 0, 15, 17
 

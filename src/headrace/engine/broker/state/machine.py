@@ -1,10 +1,9 @@
 """The broker's state machine: its states, and the events that lead from one to the next. Pure.
 
-States have the names and numbers of Flux. A failure before `run` skips the states of parts that never started: `init`
-and `quorum` fail to `shutdown`. Two kinds of states take no time here. In `load-builtins` and `unload-builtins` there
-is nothing to do, since the broker's own services start before its loop runs and end with it. `config-sync` takes time
-only if the leader's configuration has changed since it started, since each broker reads its configuration before it
-joins.
+States have the names and numbers of Flux. A failure in `init` or `quorum` leads to `shutdown`, not to `cleanup`, as
+the initial program was not started. The states `load-builtins` and `unload-builtins` take no time, because the broker's
+own services start before its loop runs and end with it. `config-sync` takes no time either, unless the leader's
+configuration has changed since the leader started: each broker reads its configuration before it joins.
 """
 
 from __future__ import annotations

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 # A CONTROL message type (aux1), in addition to those of the overlay.
 ALIVE = 4
-# Checks of the children per `tbon.torpid_max`: a silent child is found torpid at most a sixth later.
+# Checks of the children per `tbon.torpid_max`, so a child is found torpid at most a sixth of that time late.
 _CHECKS = 6
 
 
 class Upward(Protocol):
-    """The link to the parent (`ParentLink`). `quiet` is true if no message was sent since it was set."""
+    """The link to the parent (`ParentLink`).
+
+    `quiet` is true if no message was sent since it was set to true.
+    """
 
     quiet: bool
 
@@ -137,7 +140,7 @@ _PROBE_DELAY = 0.05
 class Probes:
     """Calls `probe` when a connection has ended, and again later, once ZeroMQ has forgotten the peer.
 
-    Connections that end in the meantime share the later probe.
+    If other connections end in the meantime, the second call is the first probe for all of them, and a third follows.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, probe: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from headrace.formats.spec.job_state import FLAG_WAITABLE, INACTIVE
 
 LOST_NOTE = "it ran when the instance that it was restored from was saved"
 
-# The largest number that the checkpoint's database takes.
+# The largest integer that the checkpoint's database can store.
 _MOST_ID = (1 << 63) - 1
 _ENVIRONMENT = ("attributes", "system", "environment")
 
@@ -83,7 +83,7 @@ def go_on(core: Core, jobs: list[Job]) -> None:
 
 
 def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[str, Any]]:
-    """The submission, and the jobspec as ingest stored it, with the environment."""
+    """The submission, and the jobspec with the changes of ingest and with the environment."""
     try:
         head, text, tail = split_j(data["J"]) if "J" in data else (b"", data["jobspec"].encode(), b"")
         original: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
@@ -116,7 +116,7 @@ def _check_storable(what: str, values: Iterable[Any]) -> None:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...], out: dict[str, Any]) -> None:
-    """Add the changes that ingest made to a jobspec to `out`, by dotted path.
+    """Collect in `out`, by dotted path, the changes that ingest made to a jobspec.
 
     The value None means that ingest removed the key. The environment is skipped, because only the submission has it.
     Keys that contain a dot are skipped too, because a dotted path cannot name them: their values come from the
@@ -145,7 +145,7 @@ def _events(text: str) -> list[Event]:
 
 
 def _r(data: dict[str, str], events: list[Event]) -> dict[str, Any] | None:
-    """R with all updates; None if the job had none."""
+    """R with all updates; None if the job had no R."""
     if "R" not in data:
         return None
     try:

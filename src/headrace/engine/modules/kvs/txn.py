@@ -88,7 +88,7 @@ def _largest(node: Node | None) -> int:
 
 
 def pack_ops(ops: Sequence[Op]) -> list[Any]:
-    """The operations for the log. References to nodes in memory are stored as the nodes themselves."""
+    """The operations as lists for the log. A reference to a directory in memory becomes that directory."""
     return [[op.key, op.flags, None if op.node is None else pack(op.node)] for op in ops]
 
 
@@ -99,8 +99,8 @@ def unpack_ops(packed: Sequence[Any]) -> list[Op]:
 def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[DirRef]) -> Dir:
     """The root after all `ops`. `root` itself is not changed.
 
-    The DirRefs on the paths of operations are appended to `opened`, because the result depends on them as well as on
-    `root`.
+    Each DirRef on the path of an operation is appended to `opened`, because the result also depends on the contents of
+    its directory.
 
     Raises KvsError(EISDIR) for an append to a directory, KvsError(EOPNOTSUPP) for an append to a symlink,
     KvsError(EINVAL) for a symlink on a path that leads out of `namespace`, KvsError(ELOOP) for too many symlinks,
@@ -124,6 +124,7 @@ def _opened(node: Dir | DirRef, opened: list[DirRef]) -> Dir:
 
 
 def _own(node: Dir, edit: object) -> Dir:
+    """A directory that this edit may change: `node` if the edit made it, otherwise a copy."""
     return node if node.edit is edit else Dir(dict(node.entries), edit)
 
 

@@ -18,14 +18,14 @@ from .job_end import is_backoff_exceeded
 from .observed import Object, Observed
 from .progress import services_trouble, silence
 
-# The reason of JobRunning after the end of an instance that was reported as running.
+# JobRunning gets this reason when an instance that was reported as running has ended.
 _RUN_ENDED = "Ended"
 # The reason of Saving while the queue cannot be saved.
 CANNOT_SAVE = "CannotSave"
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """Findings of `reconcile` for the status: the MiniCluster or its problems, and current waits."""
+    """What `reconcile` adds to the status: the MiniCluster or its problems, and delayed changes."""
 
     cluster: MiniCluster | None = None
     problems: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ def conditions_of(
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""
     needs = "PodsNotRunning" if waiting else "NoPods" if suspended or observed.job is None else "PodsRunning"
+    # A row is a condition: its type, whether it is true, its reason and its message.
     rows = [
         ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
         ("JobWaitingForResources", waiting, needs, reason if waiting else ""),

@@ -1,4 +1,4 @@
-"""The runner's end of the socket to the process that serves the operator's channel."""
+"""The runner's connection to the process that serves the operator's channel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Link:
         self._lines = LineReader()
         self.asks_to_end = False
         self.closed = False
-        # Set when the instance has ended: the number of jobs by state, and, if the instance had only one job and an
-        # exception ended it, the attributes of that job.
+        # Both are set when the instance has ended. `jobs` is the number of jobs by state. `failed_job` has the
+        # attributes of the instance's only job, if it had only one and an exception ended that job.
         self.jobs: dict[str, int] = {}
         self.failed_job: dict[str, Any] = {}
 
