@@ -191,7 +191,7 @@ def test_what_a_former_kubectl_apply_leaves_is_told_with_the_command_that_remove
     miniclusters.kubectl("apply", "-f", "-", input=before)
     done = mini("apply", "--no-wait", "-", input=text("former", "", size=1, interactive=True))
     assert done.returncode == 0, done.stderr
-    told = re.search(r"spec.flux.optionFlags, spec.tasks stay as set by .*: (kubectl patch .*) removes", done.stderr)
+    told = re.search(r"spec.flux.optionFlags, spec.tasks stay as set by .*; to remove: (kubectl patch .*)", done.stderr)
     assert told, done.stderr
     miniclusters.kubectl(*shlex.split(told[1])[1:])
     spec = miniclusters.get("mc", "former")["spec"]

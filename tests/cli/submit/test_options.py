@@ -195,7 +195,7 @@ def test_bcc_leaves_the_environment_alone(flux):
         ),
         (
             ["submit", "--add-file=/", "true"],
-            "flux-submit: ERROR: --add-file=/: path '' must be relative, without '.', '..' or empty parts; NAME=/",
+            "flux-submit: ERROR: --add-file=/: path '' must be relative, without '.', '..' or empty parts; use NAME=/",
             1,
         ),
         (

@@ -92,7 +92,7 @@ class _Instance:
             raise CommandError(f"error restoring jobs: {exc.strerror}") from None
         self._count += len(jobs) - len(answer["errors"])
         for id, text in answer["errors"]:
-            if text == "there is a job of this id":
+            if text == "a job with this id exists already":
                 self._known += 1
             else:
                 self._wrong += 1

@@ -183,11 +183,7 @@ class Assign:
     def _taken_over(
         self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Slot]
     ) -> Iterator[Slot]:
-        """Slots of lost pods, for waiting pods without a free slot of their set.
-
-        A lost pod keeps its slot until then: a StatefulSet, for example, creates a replacement only once the lost pod
-        is gone.
-        """
+        """Slots of lost pods, which keep them until a waiting pod of their set has no free slot."""
         lost = [slot for slot in entry.slots if slot.pod and self._is_lost(pods[slot.pod])] if waiting else []
         if not lost:
             return
@@ -211,10 +207,7 @@ class Assign:
         return node is None or not nodes.is_ready(node)
 
     def _slot(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Slot:
-        """A slot at an index of a job's nodes, with a hold of the size that its set asks for.
-
-        `since` is the time from which its pod has waited.
-        """
+        """A slot at an index of a job's nodes, as large as its set asks for; its pod has waited from `since` on."""
         node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
         amounts = entry.amounts_of(own)
         return Slot(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
