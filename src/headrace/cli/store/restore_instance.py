@@ -11,6 +11,7 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.store.archive_reader import PREFIX, Restore, link, names_of, opened
 from headrace.formats.spec import jobid, treeobj
+from headrace.formats.spec.requests.jobs import JOB_EXISTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class _Instance:
             raise CommandError(f"error restoring jobs: {exc.strerror}") from None
         self._count += len(jobs) - len(answer["errors"])
         for id, text in answer["errors"]:
-            if text == "a job with this id exists already":
+            if text == JOB_EXISTS:
                 self._known += 1
             else:
                 self._wrong += 1

@@ -61,7 +61,7 @@ from headrace.formats.config import guests
 from headrace.formats.spec import eventlog, jobid
 from headrace.formats.spec.job_exception import FATAL
 from headrace.formats.spec.message import Message
-from headrace.formats.spec.requests.jobs import JOB_MANAGER, JOB_STORE
+from headrace.formats.spec.requests.jobs import JOB_EXISTS, JOB_MANAGER, JOB_STORE
 
 NAME = "job-manager"
 
@@ -248,7 +248,7 @@ class _Manager:
                 errors.append([body["id"], str(exc)])
             else:
                 if job is None:
-                    errors.append([body["id"], "a job with this id exists already"])
+                    errors.append([body["id"], JOB_EXISTS])
                 else:
                     self._restored.append(job)
                     self._count(job)

@@ -11,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..payload import Methods
 
+# The error of `job-manager.restore` for a job that the instance has already, which `flux restore` counts.
+JOB_EXISTS = "a job with this id exists already"
+
 _NONE = form({})
 _EXCEPTION = {"severity": int, "type": str, "note?": str}
 _QUEUES = {"name?": str, "all?": bool, "reason?": str, "nocheckpoint?": bool}
