@@ -1,6 +1,6 @@
 """Drives a live instance through a trace in step with the simulator, without a clock.
 
-Runs inside the instance: `python lockstep.py SEED COUNT POLICY SHAPES [RESERVATIONS]`. Jobs are simulated ones that an
+Runs inside the instance: `python lockstep.py SEED COUNT POLICY [RESERVATIONS]`. Jobs are simulated ones that an
 operator starts and ends (`exec.test.override`), and the operator is this program: it goes from event to event of the
 simulated time, ends and submits what is due, and waits until the instance has started what the simulator says has
 started by then.
@@ -37,10 +37,10 @@ SHORTEST, LONGEST = 10**6, 3 * 10**7
 class Wanted:
     """A job of the trace: the options it is submitted with, and what the simulator is given."""
 
-    def __init__(self, rng: random.Random, graph: Graph, shapes: str) -> None:
+    def __init__(self, rng: random.Random, graph: Graph) -> None:
         have = graph.totals[graph.root]
         per_node = have["core"] // have["node"]
-        kind = rng.choice(shapes.split(","))
+        kind = rng.choice(("cores", "wide", "nodes"))
         if kind == "cores":
             shape = {"num_tasks": rng.randint(1, have["core"])}
         elif kind == "wide":
@@ -118,9 +118,9 @@ class Live:
                     self.starts.append(self.numbers[answer["id"]])
 
 
-def trace(rng: random.Random, count: int, graph: Graph, shapes: str) -> list[Wanted]:
+def trace(rng: random.Random, count: int, graph: Graph) -> list[Wanted]:
     """Jobs numbered in the order of their arrival."""
-    jobs = sorted((Wanted(rng, graph, shapes) for _ in range(count)), key=lambda wanted: wanted.job.submit)
+    jobs = sorted((Wanted(rng, graph) for _ in range(count)), key=lambda wanted: wanted.job.submit)
     for number, wanted in enumerate(jobs):
         wanted.job = wanted.job._replace(id=number)
     return jobs
@@ -165,12 +165,12 @@ def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
     return live.starts
 
 
-def main(seed: int, count: int, policy: str, shapes: str, reservations: int | None = None) -> None:
+def main(seed: int, count: int, policy: str, reservations: int | None = None) -> None:
     r = subprocess.run(["flux", "kvs", "get", "resource.R"], check=True, capture_output=True).stdout
     graph = read(r)
     rng = random.Random(seed)
     while True:
-        jobs = trace(rng, count, graph, shapes)
+        jobs = trace(rng, count, graph)
         queue, other = (Queue(Scheduler(graph, "first"), policy, reservations=reservations) for _ in range(2))
         expected = simulate([wanted.job for wanted in jobs], queue)
         assert not expected.never
@@ -185,4 +185,4 @@ def main(seed: int, count: int, policy: str, shapes: str, reservations: int | No
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], *map(int, sys.argv[5:]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))

@@ -23,7 +23,7 @@ _LOAD = "flux module remove sched-graph && flux module load sched-graph match-po
     ],
 )
 def test_jobs_start_in_the_order_that_was_simulated(policy: str, seed: int) -> None:
-    driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy} cores,wide,nodes"
+    driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy}"
     if policy == "hybrid":
         # Fewer than wait, or it would be conservative.
         policy, driver = f"{policy} policy-params=reservation-depth=4", f"{driver} 4"
