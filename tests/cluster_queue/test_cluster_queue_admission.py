@@ -196,8 +196,8 @@ def template(node: str = "", **labels: str) -> dict:
 
 NAMED, SKIPPED = {"template": template("n")}, {"template": template(**{"fluxqueue/skip": "true"})}
 QUEUED = {"template": template(**{"kueue.x-k8s.io/queue-name": "q"})}
-NODE_NAME = "must not be set: the queue gives pods to nodes"
-LABEL = "must not be a label of pods alone: with it on the object itself, nothing of it waits"
+NODE_NAME = "must not be set: the queue assigns nodes to pods"
+LABEL = "must not be a label of the pods only: set it on the object itself to exclude all its pods"
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])

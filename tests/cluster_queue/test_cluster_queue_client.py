@@ -147,7 +147,7 @@ def test_a_pod_leads_to_the_job_of_what_has_made_it() -> None:
     left["metadata"]["labels"] = {"fluxqueue/skip": "true"}
     api.objects["pods", "round"] = made("round", kind="ReplicaSet", name="ring", uid="ring")
     api.objects["replicasets", "ring"] = made("ring", kind="ReplicaSet", name="ring", uid="ring")
-    for name, why in (("left", "pod/left is left alone, as its labels say"), ("round", "no object round waits")):
+    for name, why in (("left", "pod/left has a label that excludes it"), ("round", "no object round waits")):
         with pytest.raises(client.NoSuchJob, match=why):
             found(api, name)
 
@@ -182,7 +182,7 @@ def test_a_hold_annotates_the_object_and_what_runs_is_not_held() -> None:
     assert (plural, name) == ("jobs", "one")
     assert held == {"uid": "uid-one", "annotations": {"fluxqueue/hold": "true"}}
     assert released["annotations"] == {"fluxqueue/hold": None}
-    with pytest.raises(client.NoSuchJob, match="two is Running: only what waits can be held and released"):
+    with pytest.raises(client.NoSuchJob, match="two is Running: only waiting jobs can be held and released"):
         asyncio.run(client.put_on_hold(api, found(api, "two").job, True))
 
 
@@ -191,5 +191,7 @@ def test_a_reservation_of_another_scheduler_is_not_held() -> None:
     reserved["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     reserved["status"] = external.status_of(reserved, 1_700_000_000)
     api: Any = Answers(reserved)
-    with pytest.raises(client.NoSuchJob, match="match-7 is a reservation of another scheduler, which alone ends it"):
+    with pytest.raises(
+        client.NoSuchJob, match="match-7 is a reservation of another scheduler, and only that scheduler can end it"
+    ):
         asyncio.run(client.put_on_hold(api, found(api, "match-7").job, True))

@@ -150,7 +150,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         await until_in_loop(lambda: list(controller.cycle.context.snapshot.externals) == [again.jobid])
         await graph.cancel(again.jobid)
         api.failures.append(Unreachable("nobody answers"))
-        with pytest.raises(Unanswerable, match="could not be written down: nobody answers"):
+        with pytest.raises(Unanswerable, match="could not be created: nobody answers"):
             await graph.match_pods(pods)
         create = api.create
 
@@ -159,7 +159,7 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
             raise Unreachable("no answer")
 
         api.create = lost  # type: ignore[method-assign]
-        with pytest.raises(Unanswerable, match="could not be written down: no answer"):
+        with pytest.raises(Unanswerable, match="could not be created: no answer"):
             await graph.match_pods(pods)
         api.create = create  # type: ignore[method-assign]
         assert cluster.all(FLUXJOBS)
@@ -214,9 +214,9 @@ def test_what_the_api_server_does_not_take_is_told_and_what_has_changed_since_it
     api = work(cluster, refused, until=lambda: is_pinned(cluster))
     (told,) = [one for one in api.events if one["reason"] == "NotQueued"]
     assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Pod", "a")
-    assert "its FluxJob a-pod is refused by the API server" in told["message"]
+    assert "the API server rejected its FluxJob a-pod" in told["message"]
     assert "spec.nodes: Invalid value: 0" in told["message"]
-    assert [one for one in caplog.messages if "refuses a write" in one and "spec.nodes" in one]
+    assert [one for one in caplog.messages if "rejected a write" in one and "spec.nodes" in one]
     caplog.clear()
     # Of a group, one pod is told.
     cluster = Cluster(nodes=1)

@@ -80,7 +80,10 @@ def test_a_topology_is_zones_and_racks_if_a_queue_says_nothing_else():
         ({"reservationDepth": -1}, "spec.reservationDepth: must be a whole number, at least 0"),
         ({"defaultDuration": "soon"}, "spec.defaultDuration: must be a duration"),
         ({"readyTimeout": "0s"}, "spec.readyTimeout: must be a duration of more than zero"),
-        ({"defaultDuration": "2h", "maxDuration": "1h"}, "spec.defaultDuration: 2h is over spec.maxDuration, 1h"),
+        (
+            {"defaultDuration": "2h", "maxDuration": "1h"},
+            "spec.defaultDuration: 2h is longer than spec.maxDuration, 1h",
+        ),
         ({"defaultDuration": "9" * 19}, "spec.defaultDuration: must be at most 2147483647 seconds"),
         ({"readyTimeout": "9" * 400}, "spec"),
         ({"nodeSelector": {"not a key": "x"}}, "spec.nodeSelector.not a key: its name must be NAME or DOMAIN/NAME"),
@@ -90,10 +93,10 @@ def test_a_topology_is_zones_and_racks_if_a_queue_says_nothing_else():
         ({"quotas": [{"namespace": "a", "jobs": -1}]}, "spec.quotas[0].jobs: must be a whole number, at least 0"),
         ({"quotas": [{"namespace": "a"}, {"namespace": "a"}]}, "spec.quotas[1].namespace: must name a namespace"),
         ({"topology": ["rack", "a/"]}, "spec.topology.a/: its name must be NAME or DOMAIN/NAME"),
-        ({"topology": None}, "spec: its fields are not those of a FluxQueue"),
-        ({"quotas": [1]}, "spec: its fields are not those of a FluxQueue"),
-        ({"quotas": [{"namespace": "a", "jobs": True}]}, "spec: its fields are not those of a FluxQueue"),
-        (["words"], "spec: its fields are not those of a FluxQueue"),
+        ({"topology": None}, "spec: not valid for a FluxQueue"),
+        ({"quotas": [1]}, "spec: not valid for a FluxQueue"),
+        ({"quotas": [{"namespace": "a", "jobs": True}]}, "spec: not valid for a FluxQueue"),
+        (["words"], "spec: not valid for a FluxQueue"),
     ],
 )
 def test_what_does_not_make_sense_names_its_field(spec, why):

@@ -84,7 +84,7 @@ def test_a_job_wants_no_pod_for_an_index_that_has_failed_for_good():
 
 
 def test_a_trainjob_wants_what_its_jobset_does():
-    assert demand("TrainJob", {"spec": {}}).missing == "Kubeflow Trainer has not made its JobSet yet"
+    assert demand("TrainJob", {"spec": {}}).missing == "Kubeflow Trainer has not created its JobSet yet"
     jobset = {
         "metadata": {"name": "a"},
         "spec": {"replicatedJobs": [{"name": "node", "template": {"spec": job("", 2)["spec"]}}]},
@@ -112,7 +112,7 @@ def test_an_mpijob_wants_its_launcher_and_its_workers():
 
 
 def test_a_minicluster_wants_the_pods_of_its_jobs_and_that_of_its_services():
-    assert demand("MiniCluster", {"spec": {}}).missing == "the operator has not made its Job yet"
+    assert demand("MiniCluster", {"spec": {}}).missing == "the operator has not created its Job yet"
     services = [{"resources": {"requests": {"cpu": "3"}}}]
     found = demand("MiniCluster", {"spec": {"services": services}}, Job=[job("a", 4), job("a-gpu", 2, "2")])
     assert (found.pods, cpus(found), found.missing) == (7, ["1", "2", "3"], "")

@@ -119,9 +119,11 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
             spec = pod_spec("echo", "0") if kind == "Pod" else template
             return {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "labels": labels}, "spec": spec}
 
-        until(lambda: "all objects wait their turn" in refused(labelled("Pod", "v1", **{"fluxqueue/skip": "true"})))
+        until(
+            lambda: "all objects must wait their turn" in refused(labelled("Pod", "v1", **{"fluxqueue/skip": "true"}))
+        )
         kueue = {"kueue.x-k8s.io/queue-name": "any"}
-        assert "all objects wait their turn" in refused(labelled("Job", "batch/v1", **kueue))
+        assert "all objects must wait their turn" in refused(labelled("Job", "batch/v1", **kueue))
         named = labelled("Pod", "v1")
         named["spec"]["nodeName"] = "node-0"
         assert "spec.nodeName: must not be set" in refused(named)
@@ -180,7 +182,7 @@ def test_what_is_held_is_let_go_by_the_queue_alone(
     assert "must keep the gate fluxqueue" in patched("pod", "pod", [{"op": "remove", "path": "/spec/schedulingGates"}])
     skip = {"fluxqueue/skip": "true"}
     told = patched("job", "waits", {"spec": {"template": {"metadata": {"labels": skip}}}})
-    assert "spec.template.metadata.labels[fluxqueue/skip]: must not be a label of pods alone" in told
+    assert "spec.template.metadata.labels[fluxqueue/skip]: must not be a label of the pods only" in told
     named = {**pod_spec("echo", "0"), "nodeName": "node-0"}
     body = {
         "apiVersion": "batch/v1",
@@ -189,7 +191,7 @@ def test_what_is_held_is_let_go_by_the_queue_alone(
         "spec": {"template": {"spec": named}},
     }
     told = hers.kubectl("create", "-f", "-", body=body).stderr
-    assert "spec.template.spec.nodeName: must not be set: the queue gives pods to nodes" in told
+    assert "spec.template.spec.nodeName: must not be set: the queue assigns nodes to pods" in told
     # All else may be changed, and so may what its user has suspended.
     assert not patched("job", "waits", {"metadata": {"annotations": {"seen": "yes"}}})
     held.job("hers", "sleep 3600", suspend=True)
@@ -282,7 +284,7 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
 
     assert hers("hold", "mine") == "mine is on hold: it does not start until it is released\n"
     until(lambda: hers.places() == {"runs": None, "mine": None, "later": 2})
-    assert "its user keeps it waiting" in hers("why", "mine")
+    assert "its user put it on hold" in hers("why", "mine")
     assert json.loads(hers("release", "job/mine", "--json"))["hold"] is False
     until(lambda: hers.places() == {"runs": None, "mine": 2, "later": 3})
     assert "runs is Running: only what waits" in hers.run("hold", "runs").stderr
@@ -312,7 +314,7 @@ def _jobs_by_namespace(plugin: Plugin) -> dict[str, int]:
     """How many jobs of each namespace the history has; {} while it does not answer yet, as its policy is too young."""
     done = plugin.run("history", "--by", "namespace", "--json")
     if done.returncode:
-        assert "not certain who asks" in done.stderr, done.stderr
+        assert "the user cannot be verified" in done.stderr, done.stderr
         return {}
     return {row["namespace"]: row["jobs"] for row in json.loads(done.stdout)["rows"]}
 
@@ -349,7 +351,7 @@ def test_a_user_is_told_of_the_past_that_she_may_read_and_asks_in_no_other_name(
     admins = {"username": "kubernetes-admin", "groups": ["system:masters"]}
     for forged in (admins, {**me, "groups": [*me["groups"], "system:masters"]}, {**me, "username": "root"}):
         refused = hers.kubectl("create", "-f", "-", body=asked("forged", **forged))
-        assert refused.returncode == 1 and "must be who creates this object" in refused.stderr
+        assert refused.returncode == 1 and "must be the user who creates this object" in refused.stderr
     assert "spec.user.username" in hers.kubectl("create", "-f", "-", body=asked("forged")).stderr
     assert hers.kubectl("create", "-f", "-", body=asked("own", **me)).returncode == 0
     until(lambda: "status" in json.loads(hers.kubectl("get", "fluxhistory", "own", "-o", "json").stdout))

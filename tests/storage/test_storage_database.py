@@ -61,7 +61,7 @@ def test_a_database_is_brought_to_a_schema_once_and_never_back(address: Address)
             migrate(database, SCHEMA)
             assert require(database, at_most=2) == version_of(database) == 2
         assert [tuple(row) for row in second.rows("SELECT id, name FROM jobs")] == [(7, None)]
-        with pytest.raises(DatabaseError, match="has version 2 of its schema, this program only 1: it needs"):
+        with pytest.raises(DatabaseError, match="has version 2, this program knows only 1: use"):
             migrate(first, SCHEMA[:1])
 
 

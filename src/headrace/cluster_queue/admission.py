@@ -74,11 +74,13 @@ def _ungated(spec: Any) -> Iterator[Problem]:
         elif isinstance(part, dict):
             parts += [(one, (trail, f".{key}")) for key, one in part.items()]
             if part.get("nodeName") and trail[1].lower().endswith("spec"):
-                yield Problem(f"{_path(trail)}.nodeName", "must not be set: the queue gives pods to nodes")
+                yield Problem(f"{_path(trail)}.nodeName", "must not be set: the queue assigns nodes to pods")
             for key, labels in part.items():
                 if key.lower().endswith("labels") and key != _SELECTOR and isinstance(labels, dict):
                     for name in (one for one in (SKIP, KUEUE_QUEUE) if _skips(labels, one)):
-                        rule = "must not be a label of pods alone: with it on the object itself, nothing of it waits"
+                        rule = (
+                            "must not be a label of the pods only: set it on the object itself to exclude all its pods"
+                        )
                         yield Problem(f"{_path(trail)}.{key}[{name}]", rule)
 
 

@@ -190,7 +190,7 @@ async def _of_pod(api: Api, namespace: str, name: str, lines: list[Line]) -> lis
     if item is None:
         return []
     if is_skipped(item):
-        raise NoSuchJob(f"pod/{name} is left alone, as its labels say: it waits in no queue")
+        raise NoSuchJob(f"pod/{name} has a label that excludes it, so it is not queued")
     if group.name_of(item):
         alike = (one for one in lines if one.job["spec"].get("type") == group.WORKLOAD_KIND.number)
         return [one for one in alike if one.job["spec"].get("name") == group.name_of(item)]
@@ -247,9 +247,11 @@ async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
     """Add or remove the hold annotation on a job's objects. Raises NoSuchJob, ApiError, Unreachable."""
     meta, state = job["metadata"], status_of(job).get("state", "Held")
     if state not in ("Held", "Refused"):
-        raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
+        raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only waiting jobs can be held and released")
     if is_external(job):
-        raise NoSuchJob(f"{job['spec'].get('name')} is a reservation of another scheduler, which alone ends it")
+        raise NoSuchJob(
+            f"{job['spec'].get('name')} is a reservation of another scheduler, and only that scheduler can end it"
+        )
     for owner in meta.get("ownerReferences") or ():
         body = {"metadata": {"uid": owner["uid"], "annotations": {HOLD: "true" if is_on_hold else None}}}
         await api.merge(_kind(owner), meta["namespace"], owner["name"], body)

@@ -239,7 +239,7 @@ class FluxqueueController:
             try:
                 self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
             except (ApiError, Unreachable, CredentialsError) as exc:
-                log.warning("the first queue could not be created yet: %s", exc)
+                log.warning("cannot create the queue default yet: %s", exc)
                 await asyncio.sleep(FIRST_QUEUE_RETRY)
 
     # --- changes
@@ -278,7 +278,7 @@ class FluxqueueController:
             self._seen(FLUXJOBS, await self._api.merge(FLUXJOBS, meta["namespace"], meta["name"], status, "status"))
         except (ApiError, Unreachable, CredentialsError) as exc:
             # The resources of the job are in its spec. The status is only for people to read.
-            log.warning("no status of %s: %s", meta["name"], exc)
+            log.warning("cannot write the status of %s: %s", meta["name"], exc)
         return made
 
     async def unmake_external(self, fluxjob: Object) -> None:
@@ -367,11 +367,11 @@ class FluxqueueController:
         self._shared.metrics.count(self._shared.errors, self.name)
         body = action.body if isinstance(action, Create) else action.item if isinstance(action, Change) else None
         meta = body["metadata"] if body else {}
-        log.warning("the API server refuses a write: %s", exc, extra={"object": meta.get("name", "")})
+        log.warning("the API server rejected a write: %s", exc, extra={"object": meta.get("name", "")})
         # For a group of pods, the Event is about the first pod.
         for owner in (meta.get("ownerReferences") or ())[:1] if isinstance(action, Create) else ():
             own = {"name": owner["name"], "uid": owner["uid"], "namespace": meta["namespace"], "resourceVersion": ""}
-            report = Report("Warning", "NotQueued", f"its FluxJob {meta['name']} is refused by the API server: {exc}")
+            report = Report("Warning", "NotQueued", f"the API server rejected its FluxJob {meta['name']}: {exc}")
             about = {"metadata": own, "status": {}}
             await record(self._api, KINDS[owner["kind"]].kind, about, report, time.time(), self._shared.component)
 

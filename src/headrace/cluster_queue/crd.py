@@ -95,7 +95,7 @@ def settings_of(queue: Object) -> Settings:
     except WrongQueueError:
         raise
     except Exception as exc:
-        raise WrongQueueError(f"spec: its fields are not those of a FluxQueue: {exc!r}") from exc
+        raise WrongQueueError(f"spec: not valid for a FluxQueue: {exc!r}") from exc
 
 
 def _checked(spec: Object) -> Settings:
@@ -120,7 +120,7 @@ def _checked(spec: Object) -> Settings:
     settings = _read(spec)
     if 0 < settings.max_duration < settings.default_duration:
         raise WrongQueueError(
-            f"spec.defaultDuration: {spec['defaultDuration']} is over spec.maxDuration, {spec['maxDuration']}"
+            f"spec.defaultDuration: {spec['defaultDuration']} is longer than spec.maxDuration, {spec['maxDuration']}"
         )
     return settings
 
@@ -178,24 +178,24 @@ def _fluxjob() -> Object:
     types = {one.number: one.kind.kind for one in KINDS.values()}
     types |= {group.WORKLOAD_KIND.number: "group", EXTERNAL: "a match for another scheduler"}
     spec = {
-        "jobspec": {**_TEXT, "description": "What the job asks of the graph (RFC 14, JSON)"},
+        "jobspec": {**_TEXT, "description": "The request to the graph: a jobspec (RFC 14, JSON)"},
         "type": {
             **_WHOLE,
             "maximum": max(types),
             "description": f"Kind of the object: {', '.join(f'{one} {types[one]}' for one in sorted(types))}",
         },
-        "name": {**_TEXT, "description": "Name of the object that waits"},
+        "name": {**_TEXT, "description": "Name of the object"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},
-        "duration": {**_LONG, "minimum": 0, "description": "How long it runs at most, in seconds; 0 is unknown"},
+        "duration": {**_LONG, "minimum": 0, "description": "Maximum duration in seconds; 0 means not known"},
         "reservation": {
             "type": "boolean",
-            "description": "Whether its queue's policy makes reservations; of a match, whether it is for a later time",
+            "description": "Whether the policy of the queue makes reservations; for a match: whether it starts later",
         },
-        "nodes": {**_WHOLE, "description": "How many pods it has at a time"},
+        "nodes": {**_WHOLE, "description": "Number of pods at a time"},
         "resources": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
-            "description": "What a match has of each node, and the start of one for a later time; else empty",
+            "description": "For a match: its resources on each node, and the start of a reservation. Otherwise empty",
         },
         "queue": {**_TEXT, "description": "Name of the FluxQueue"},
         "priority": {**_LONG, "description": "Value of the PriorityClass"},
@@ -204,23 +204,23 @@ def _fluxjob() -> Object:
     status = {
         "submitStatus": {**_TEXT, "enum": list(_SUBMIT_STATES)},
         "state": {**_TEXT, "enum": list(STATES), "description": "Held, Released (it has nodes), Running, or its end"},
-        "position": {**_LONG, "description": "Place in the queue, from 1; beyond 50 with two leading digits"},
-        "reason": {**_TEXT, "description": "Why it waits"},
-        "estimatedStart": {**_TIME, "description": "When it starts, as far as is known"},
+        "position": {**_LONG, "description": "Position in the queue, from 1; rounded to two digits beyond 50"},
+        "reason": {**_TEXT, "description": "Why the job waits, or another remark about its state"},
+        "estimatedStart": {**_TIME, "description": "Expected start; absent if not known"},
         "jobid": {**_TEXT, "description": "RFC 19, decimal"},
-        "nodes": {**_TEXT, "description": "Node of each pod (RFC 29), with those that `freed` names"},
+        "nodes": {**_TEXT, "description": "Node of each pod (RFC 29), including those listed in `freed`"},
         "sets": {
             "type": "array",
             "items": {"type": "object", "properties": {"name": _TEXT, "indexes": _TEXT}},
-            "description": "Indexes of nodes (RFC 22) for each set of pods, where these ask for different things",
+            "description": "For each set of pods: indexes into `nodes` (RFC 22). Absent if all pods are equal",
         },
-        "freed": {**_TEXT, "description": "Indexes of nodes that it has given back already (RFC 22)"},
+        "freed": {**_TEXT, "description": "Indexes into `nodes` of the nodes that were released (RFC 22)"},
         "waits": {
             "type": "array",
             "items": {"type": "object", "properties": {"pods": _WHOLE, "since": _TIME}},
-            "description": "Pods that wait for nodes beside those that have some, and since when",
+            "description": "Pods that still wait for nodes, and since when",
         },
-        "pods": {"type": "object", "properties": counts, "description": "How many there are"},
+        "pods": {"type": "object", "properties": counts, "description": "Numbers of pods"},
         **{name: _TIME for name in ("queuedAt", "startedAt", "endedAt")},
         "conditions": {
             "type": "array",
@@ -252,25 +252,30 @@ def _fluxjob() -> Object:
 
 def _fluxqueue() -> Object:
     spec = {
-        "policy": {**_TEXT, "enum": _POLICIES, "default": "easy", "description": "Which job is next"},
-        "queueDepth": {**_WHOLE, "minimum": 1, "description": "How many jobs are tried for backfill at a time"},
-        "reservationDepth": {**_WHOLE, "description": "How many waiting jobs have reservations"},
+        "policy": {
+            **_TEXT,
+            "enum": _POLICIES,
+            "default": "easy",
+            "description": "The queue policy, which determines the next job",
+        },
+        "queueDepth": {**_WHOLE, "minimum": 1, "description": "Number of jobs considered for backfill at a time"},
+        "reservationDepth": {**_WHOLE, "description": "Number of waiting jobs with a reservation"},
         "matchPolicy": {
             **_TEXT,
             "enum": _MATCH_POLICIES,
             "default": "lonode",
-            "description": "Which nodes of those that serve are taken",
+            "description": "Which of the suitable nodes are chosen",
         },
         "placement": {
             **_TEXT,
             "enum": ["pin", "bind"],
             "default": "pin",
-            "description": "Who binds pods to their nodes: kube-scheduler (pin), or the queue, which owns them (bind)",
+            "description": "What binds pods to the planned nodes: kube-scheduler (pin), or the queue itself (bind)",
         },
         "nodeSelector": {
             "type": "object",
             "additionalProperties": _TEXT,
-            "description": "Labels of the queue's nodes; by default those that are not of the control plane",
+            "description": "Labels of the queue's nodes (default: all nodes outside the control plane)",
         },
         "topology": {
             "type": "array",
@@ -278,26 +283,26 @@ def _fluxqueue() -> Object:
             "maxItems": 8,
             "x-kubernetes-list-type": "set",
             "default": list(TOPOLOGY),
-            "description": "Labels of nodes that are levels above them, the widest first",
+            "description": "Node labels that define the levels above nodes, widest first",
         },
-        "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
-        "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},
+        "defaultDuration": {**_DURATION, "description": "Duration of jobs without one (RFC 23)"},
+        "maxDuration": {**_DURATION, "description": "Maximum duration of a job (RFC 23)"},
         "readyTimeout": {
             **_DURATION,
             "default": "10m",
-            "description": "How long kube-scheduler may take to bind a pod that was given its node (RFC 23)",
+            "description": "How long kube-scheduler may take to bind a released pod (RFC 23)",
         },
         "enforceDuration": {
             "type": "boolean",
             "default": False,
-            "description": "Whether Kubernetes ends what runs longer than its duration (activeDeadlineSeconds)",
+            "description": "Whether Kubernetes ends jobs that exceed their duration (activeDeadlineSeconds)",
         },
         "quotas": _quotas(),
     }
     status = {
         "state": {**_TEXT, "enum": ["Active", "Invalid"]},
-        "reason": {**_TEXT, "description": "What is wrong with an Invalid one"},
-        "nodes": {**_WHOLE, "description": "How many nodes it has"},
+        "reason": {**_TEXT, "description": "Why the queue is Invalid"},
+        "nodes": {**_WHOLE, "description": "Number of nodes"},
     }
     columns = [
         _column("Policy", ".spec.policy"),
@@ -316,12 +321,17 @@ def _fluxhistory() -> Object:
             **{"username": _TEXT, "uid": _TEXT, "groups": {"type": "array", "items": _TEXT}},
             "extra": {"type": "object", "additionalProperties": {"type": "array", "items": _TEXT}},
         },
-        "description": "Who asks: the creator of this object, as a SelfSubjectReview tells",
+        "description": "The creator of this object, as in a SelfSubjectReview",
     }
     spec = {
         "user": user,
-        "since": {**_TEXT, "maxLength": 64, "default": "7d", "description": "How long ago the span begins (RFC 23)"},
-        "by": {**_TEXT, "enum": ["", *BY], "default": "", "description": "A row for each of these"},
+        "since": {
+            **_TEXT,
+            "maxLength": 64,
+            "default": "7d",
+            "description": "Length of the interval, which ends now (RFC 23)",
+        },
+        "by": {**_TEXT, "enum": ["", *BY], "default": "", "description": "What to group the rows by"},
     }
     waits = {"type": "object", "properties": {name: _NUMBER for name in ("mean", "p50", "p95", "max")}}
     row = {
@@ -329,11 +339,14 @@ def _fluxhistory() -> Object:
         "states": {"type": "object", "additionalProperties": _LONG},
     }
     status = {
-        "since": {**_NUMBER, "description": "Begin of the span, in seconds since the epoch"},
-        "until": {**_NUMBER, "description": "Its end, at which the answer was made"},
+        "since": {**_NUMBER, "description": "Start of the interval, in seconds since the epoch"},
+        "until": {**_NUMBER, "description": "End of the interval: the time of the answer"},
         "rows": {"type": "array", "items": {"type": "object", "properties": row}},
-        "unread": {**_LONG, "description": "Jobs that are in no row, as the user may not list their FluxJobs"},
-        "omitted": {**_LONG, "description": "Rows that there are beside these"},
+        "unread": {
+            **_LONG,
+            "description": "Number of jobs not counted in the rows, because the user may not list their FluxJobs",
+        },
+        "omitted": {**_LONG, "description": "Number of omitted rows"},
         "problem": {**_TEXT, "description": "Why there is no answer"},
     }
     columns = [

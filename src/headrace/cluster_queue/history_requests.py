@@ -101,7 +101,9 @@ async def ask(api: Api, namespace: str, since: str, by: str) -> Answer:
     except ApiError as exc:
         if exc.status != _NOT_FOUND or exc.details.get("kind") == "namespaces":
             raise
-        raise NotAnswered("the cluster has no FluxHistories: is its queue older than this program?") from None
+        raise NotAnswered(
+            "the cluster does not have the kind FluxHistory: is its queue older than this program?"
+        ) from None
     try:
         return await _answer_to(api, namespace, name)
     finally:
@@ -120,7 +122,7 @@ async def _answer_to(api: Api, namespace: str, name: str) -> Answer:
             if answer.problem:
                 raise NotAnswered(answer.problem)
             return answer
-    raise NotAnswered(f"no answer for {PATIENCE:.0f} s: does a process of the queue lead in this cluster?")
+    raise NotAnswered(f"no answer for {PATIENCE:.0f} s: is the queue running in this cluster?")
 
 
 # --- the leader
@@ -161,10 +163,10 @@ class HistoryRequests:
         except duration.DurationError as exc:
             return Answer(since=now, until=now, problem=f"spec.since: {exc}")
         if self._address is None:
-            problem = "the queue keeps no history: it runs without a store (--store, --statedir)"
+            problem = "the queue records no history, because it runs without a store (--store, --statedir)"
             return Answer(since=since, until=now, problem=problem)
         if not await self._is_creator_known(item):
-            problem = f"it is not certain who asks: there is no {POLICIES.kind} {HISTORY_POLICY} with a binding"
+            problem = f"the user cannot be verified: there is no {POLICIES.kind} {HISTORY_POLICY} with a binding"
             return Answer(since=since, until=now, problem=f"{problem}, or one of them is only seconds old")
         try:
             jobs = await in_thread(_jobs, self._address, since, now)

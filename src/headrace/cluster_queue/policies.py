@@ -52,7 +52,9 @@ _BY_DAEMON_SETS = "request.userInfo.username in " + str(
 
 def history_policy() -> list[Object]:
     """The policy that rejects a FluxHistory whose user is not its creator, in all namespaces."""
-    check = _check(_IS_CREATOR, "spec.user: must be who creates this object, as `kubectl auth whoami -o yaml` tells")
+    check = _check(
+        _IS_CREATOR, "spec.user: must be the user who creates this object, as `kubectl auth whoami -o yaml` prints it"
+    )
     rule = {"resourceRules": [_rule(FLUXHISTORIES, "CREATE")]}
     return _policy(HISTORY_POLICY, {"matchConstraints": rule, "validations": [check]})
 
@@ -68,7 +70,7 @@ def fluxjob_policy(namespace: str) -> list[Object]:
     keeps_owners = f"{owners['object']}.all(new, {owners['oldObject']}.exists(old, old.uid == new.uid))"
     keeps_spec = "has(object.spec) == has(oldObject.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
     keeps_id = f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}"
-    rule = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
+    rule = "only the queue may write FluxJobs: create the Job or pod itself"
     checks = [
         _check("!has(request.subResource) || request.subResource == ''", rule),
         _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", rule),
@@ -90,14 +92,14 @@ def held_policy(namespace: str) -> list[Object]:
     checks = [
         _check(
             f"{_not_a(PODS)} || !{_has_gate('oldObject')} || {_has_gate('object')}",
-            f"spec.schedulingGates: must keep the gate {GATE}: the queue takes it away when it is the pod's turn",
+            f"spec.schedulingGates: must keep the gate {GATE}: the queue removes it at the pod's turn",
         ),
         *(
             _check(
                 f"{_not_a(one.kind)} || !({_is_held('oldObject', one)}) || ({_is_held('object', one)})",
                 f"{'.'.join(one.suspend)}: must stay true, with the annotation {HELD}: the queue resumes the "
-                f"{one.kind.kind} at its turn (kubectl fluxqueue why NAME says when; the annotation {HOLD} keeps it "
-                "out of the order)",
+                f"{one.kind.kind} at its turn (see kubectl fluxqueue why NAME; the annotation {HOLD} puts it on "
+                "hold)",
             )
             for one in others()
             if one.suspend
@@ -116,28 +118,28 @@ def order_policy(namespace: str) -> list[Object]:
     checks = [
         _check(
             f"{_skips('object')} ? oldObject != null && {_skips('oldObject')} : true",
-            f"metadata.labels: {SKIP} and {KUEUE_QUEUE} leave an object alone, and here all objects wait their turn",
+            f"metadata.labels: {SKIP} and {KUEUE_QUEUE} exclude an object, but here all objects must wait their turn",
         ),
         _check(
             f"{_not_a(PODS)} || request.operation != 'CREATE' || dyn(object).spec.?nodeName.orValue('') == ''",
-            "spec.nodeName: must not be set: here the queue gives pods to nodes",
+            "spec.nodeName: must not be set: here the queue assigns nodes to pods",
         ),
         _check(
             f"{_not_a(PODS)} || request.operation != 'CREATE' || !({_of_daemon_set('object')}) || {_BY_DAEMON_SETS}",
-            "metadata.ownerReferences: must name no DaemonSet: its pods do not wait, and here all pods wait their turn",
+            "metadata.ownerReferences: must not name a DaemonSet: its pods do not wait, but here all pods must",
         ),
         *(
             _check(
                 f"{_not_a(one.kind)} || request.operation != 'CREATE' || "
                 f"{_at('object', one.managed_by)}.orValue('') in ['', '{one.controller}']",
-                f"{'.'.join(one.managed_by)}: must be {one.controller} or not set: here all objects wait their turn",
+                f"{'.'.join(one.managed_by)}: must be {one.controller} or not set: here all objects must wait",
             )
             for one in others()
             if one.controller
         ),
         _check(
             "request.resource.resource != 'daemonsets'",
-            "a DaemonSet's pods do not wait, and here all pods wait their turn",
+            "a DaemonSet's pods do not wait, but here all pods must wait their turn",
         ),
     ]
     kinds = (one.kind for one in others())

@@ -231,7 +231,7 @@ def require(database: Database, at_most: int) -> int:
     version = version_of(database)
     if version > at_most:
         raise DatabaseError(
-            f"the database has version {version} of its schema, this program only {at_most}: it needs a newer one"
+            f"the schema of the database has version {version}, this program knows only {at_most}: use a newer one"
         )
     return version
 

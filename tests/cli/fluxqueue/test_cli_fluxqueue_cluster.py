@@ -177,7 +177,7 @@ def test_nodes_and_graph_where_a_queue_is_invalid(server: Server, capsys: pytest
     assert headrace(["fluxqueue", "nodes"]) == 0
     said = capsys.readouterr()
     assert said.out == before
-    assert "FluxQueue wrong is Invalid and has no nodes: spec.defaultDuration: 2h is over spec.maxDuration" in said.err
+    assert "FluxQueue wrong is Invalid and has no nodes: spec.defaultDuration: 2h is longer than" in said.err
     assert "FluxQueue shares is Invalid and has no nodes: it shares node n0 with" in said.err
     assert run(capsys, "headrace fluxqueue graph").startswith("cluster cluster0")
     assert headrace(["fluxqueue", "graph", "--queue", "shares"]) == 1

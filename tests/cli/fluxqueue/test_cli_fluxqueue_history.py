@@ -46,7 +46,7 @@ def test_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["namespace"] for row in found["rows"]] == ["a", "b", "c"]
     assert found["rows"][0]["states"] == {"Finished": 1}
     for options, why in {
-        f"--statedir {tmp_path}/none": "is not there",
+        f"--statedir {tmp_path}/none": "does not exist",
         f"--statedir {tmp_path} --context there": "use either a store",
     }.items():
         assert headrace(["fluxqueue", "history", *options.split()]) == 1
@@ -64,7 +64,7 @@ def test_without_a_store_the_queue_of_the_cluster_is_asked(
     line = Line(name="team", jobs=3, started=0, states={"Held": 3}, waits=Waits(), pod_hours=1.5)
     answers: list[Answer | NotAnswered] = [
         *(Answer(since=0, until=9, rows=[line], unread=2, omitted=1) for _ in range(2)),
-        NotAnswered("the queue keeps no history"),
+        NotAnswered("the queue records no history"),
     ]
 
     def connected(options: Namespace, act: Any) -> int:
@@ -91,7 +91,7 @@ def test_without_a_store_the_queue_of_the_cluster_is_asked(
     found = json.loads(capsys.readouterr().out)
     assert (found["unread"], found["omitted"], found["rows"][0]["pod_hours"]) == (2, 1, 1.5)
     assert headrace(["fluxqueue", "history"]) == 1
-    assert capsys.readouterr().err == "headrace-fluxqueue: the queue keeps no history\n"
+    assert capsys.readouterr().err == "headrace-fluxqueue: the queue records no history\n"
     assert asked == [
         (("", ""), "mine", "1h", "namespace"),
         (("file", "there"), "n", "7d", ""),

@@ -61,7 +61,7 @@ def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     line = "headrace fluxqueue manifests --store-claim disk"
     assert printed(capsys, line) == PACKAGE.objects(Install(store_claim="disk"))
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
-    assert "is the store of one process, not of 2" in capsys.readouterr().err
+    assert "can be the store of one process only, not of 2" in capsys.readouterr().err
 
 
 def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = Install(grpc=True, grpc_queue="large", grpc_secret="own", grpc_client_secret="theirs")
     assert printed(capsys, line) == PACKAGE.objects(chosen)
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
-    assert "gRPC is answered by one process, not by 2" in capsys.readouterr().err
+    assert "gRPC can be served by one process only, not by 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["store-secret", "store-claim", "grpc-queue", "grpc-secret", "grpc-client-secret"])

@@ -97,7 +97,7 @@ def test_grpc_on_the_live_graph(
 
 def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(["fluxqueue", "run", "--kubeconfig", f"{tmp_path}/none"]) == 1
-    assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err
+    assert f"no kubeconfig: {tmp_path}/none does not exist" in capsys.readouterr().err
 
 
 def test_the_store(served: list[Serving], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

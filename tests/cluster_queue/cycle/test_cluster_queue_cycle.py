@@ -290,7 +290,7 @@ def test_a_job_on_hold_waits_outside_the_order_and_is_back_in_its_place_after(ki
         cluster.settle(5)
 
     annotate("b", "true")
-    assert cluster.status("b")["reason"] == "its user keeps it waiting: annotation fluxqueue/hold"
+    assert cluster.status("b")["reason"] == "its user put it on hold (annotation fluxqueue/hold)"
     assert "position" not in cluster.status("b") and "estimatedStart" not in cluster.status("b")
     # The next moves up, and is not held up.
     cluster.end_all("a")
@@ -362,7 +362,7 @@ def test_what_runs_before_its_turn_is_not_told_to_be_held(template: Object, rest
         cluster.settle()
     told = cluster.status("early")
     assert told["state"] == "Running"
-    assert told["reason"].startswith("it runs outside the queue: its pods have no gate")
+    assert told["reason"].startswith("it runs outside the queue: its pods have no scheduling gate")
     # What its pods have counts against the quota, and on their nodes.
     cluster.pod("later")
     cluster.settle()
@@ -519,7 +519,7 @@ def test_the_later_of_two_queues_that_share_a_node_is_invalid():
     [
         ("soon", "invalid duration 'soon'"),
         ("0", "must be more than zero"),
-        ("2h", "is over the queue's maxDuration"),
+        ("2h", "is longer than the queue's maxDuration"),
     ],
 )
 def test_a_wrong_duration_is_refused_by_name_until_it_is_mended(text, why):
@@ -541,7 +541,7 @@ def test_a_deadline_of_zero_seconds_is_no_duration():
     cluster.job("a", activeDeadlineSeconds=0)
     cluster.settle()
     assert cluster.state("a") == "Refused"
-    assert cluster.status("a")["reason"].startswith("activeDeadlineSeconds: 0 is no time that a job could run")
+    assert cluster.status("a")["reason"].startswith("activeDeadlineSeconds: must be more than zero, not 0")
 
 
 def test_a_duration_of_less_than_a_second_is_a_second():
@@ -631,7 +631,7 @@ def test_a_group_of_pods_starts_when_all_are_there_and_all_fit():
     cluster = Cluster(nodes=2, cores=4)
     for name in "ab":
         member(cluster, name)
-    assert cluster.one(FLUXJOBS, "g-group")["status"]["reason"] == "the group has 2 of 3 pods"
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["reason"] == "the group has 2 of its 3 pods"
     # It holds up nobody meanwhile.
     cluster.pod("other", 3)
     cluster.settle()
@@ -716,7 +716,7 @@ def test_a_place_without_another_node_waits_for_one():
         cluster.end_all("a")
         cluster.settle()
         assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")][-1]
-        why = "a place is on a node that does not take its pod, and no other that does has room"
+        why = "the node of a slot no longer accepts its pod, and no other eligible node has room"
         assert cluster.status("a")["reason"] == why
         cluster.node("n0" if comes == "uncordoned" else "n1", 2)
         cluster.settle(5)
@@ -1259,7 +1259,7 @@ def test_a_job_none_of_whose_pods_is_bound_in_time_waits_anew():
     assert nodes_of(cluster, "b") == ["n1"]
     cluster.settle(2)
     told = [line for line in cluster.log if "NotBound" in line]
-    assert told == ["a: NotBound: not bound by kube-scheduler in 5m: it does not say why"]
+    assert told == ["a: NotBound: not bound by kube-scheduler in 5m: no reason given"]
     # It has the same node again, and waits there for five minutes more.
     assert (cluster.state("a"), nodes_of(cluster, "a")) == ("Released", ["n0"])
     assert "reason" not in cluster.status("a")
@@ -1328,7 +1328,10 @@ def test_a_pod_that_somebody_else_keeps_back_gets_no_node_before_it_could_run(ma
     assert cluster.state("a") == "Running"
     flux = "g-group" if marks else "kept-pod"
     kept = cluster.one(FLUXJOBS, flux)["status"]
-    assert (kept["state"], kept["reason"].endswith("its scheduling gate my/own is to be taken away")) == ("Held", True)
+    assert (kept["state"], kept["reason"].endswith("another controller must remove its scheduling gate my/own")) == (
+        "Held",
+        True,
+    )
     cluster.end_all("a")
     cluster.settle(5)
     pod = copy.deepcopy(cluster.one(PODS, "kept"))
@@ -1451,7 +1454,7 @@ def test_a_queue_that_does_not_make_sense_is_invalid_and_hurts_no_other():
     cluster.pod("a")
     cluster.pod("b", namespace="more")
     cluster.settle(5)
-    why = "spec.defaultDuration: 2h is over spec.maxDuration, 1h"
+    why = "spec.defaultDuration: 2h is longer than spec.maxDuration, 1h"
     assert cluster.one(FLUXQUEUES, "wrong", "")["status"] == {"state": "Invalid", "reason": why, "nodes": 0}
     assert cluster.state("a") == "Running"
     assert cluster.one(PODS, "b", "more")["spec"]["schedulingGates"]
@@ -1470,7 +1473,7 @@ def test_pods_that_wait_are_counted_in_reasons_and_a_job_that_has_all_its_pods_h
     cluster.put(KINDS["Deployment"].kind, item)
     cluster.settle(3)
     assert (cluster.state("d"), cluster.status("d").get("reason")) == ("Running", None)
-    for replicas, said in ((2, "1 pod waits: its user keeps"), (3, "2 pods wait: its user keeps")):
+    for replicas, said in ((2, "1 pod waits: its user put"), (3, "2 pods wait: its user put")):
         cluster.change("Deployment", "d", replicas=replicas)
         cluster.settle(3)
         assert cluster.status("d")["reason"].startswith(said)
@@ -1494,7 +1497,7 @@ def test_a_group_that_says_no_size_is_told_that_none_is_said():
     told = cluster.one(FLUXJOBS, "g-group")["status"]
     assert (told["state"], told["reason"]) == (
         "Refused",
-        "fluxqueue/group-size: must be the number of pods in the group, at least 1; no pod of it says that",
+        "fluxqueue/group-size: must be the number of pods in the group, at least 1; no pod of the group has it",
     )
 
 
@@ -1509,7 +1512,7 @@ def test_a_group_that_says_no_size_is_told_that_none_is_said():
         ({"labels": {"fluxqueue/skip": "True"}}, 'metadata.labels[fluxqueue/skip]: must be "true" or "false"'),
         (
             {"annotations": {"fluxqueue/group": "g"}},
-            "metadata.annotations[fluxqueue/group]: must be a label of the pods",
+            "metadata.annotations[fluxqueue/group]: must be a label, not an annotation",
         ),
         ({"labels": {"fluxqueue/queue": "x"}}, "metadata.labels[fluxqueue/queue]: must be a label of the namespace"),
         ({"annotations": {HOLD: "false"}, "labels": {"fluxqueue/skip": "false", "fluxqueue/queue": "default"}}, ""),
@@ -1531,7 +1534,9 @@ def test_a_job_whose_priorityclass_is_not_there_is_refused_until_it_comes():
     cluster.settle(3)
     told = cluster.status("a")
     assert told["state"] == "Refused"
-    assert told["reason"] == "priorityClassName of its pods: there is no PriorityClass urgent, so they cannot be made"
+    assert (
+        told["reason"] == "priorityClassName of its pods: there is no PriorityClass urgent, so they cannot be created"
+    )
     cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
     cluster.settle(3)
     assert (cluster.state("a"), cluster.one(FLUXJOBS, "a-job")["spec"]["priority"]) == ("Running", 7)
@@ -1556,7 +1561,7 @@ def test_a_pod_whose_gate_somebody_takes_away_runs_outside_the_queue_and_holds_u
     cluster.settle(5)
     told = cluster.status("second")
     assert (told["state"], told.get("position")) == ("Running", None)
-    assert told["reason"].startswith("it runs outside the queue: its pods have no gate")
+    assert told["reason"].startswith("it runs outside the queue: its pods have no scheduling gate")
     cluster.end_all("b")
     cluster.settle(5)
     # The core that the pod has is nobody else's.
@@ -1630,10 +1635,10 @@ def test_objects_that_nobody_has_checked_harm_no_others(spec: Any, monkeypatch: 
     cluster.settle(3)
     assert cluster.state("a") == "Running"
     if not spec:
-        assert cluster.status("wrong")["reason"] == "it asks for no pods"
+        assert cluster.status("wrong")["reason"] == "it requests no pods"
         return
     assert cluster.state("wrong") == "Refused"
-    where = "resources of its pods: cpu: must" if "'cpu'" in str(spec) else "its fields are not those of a MPIJob"
+    where = "resources of its pods: cpu: must" if "'cpu'" in str(spec) else "not valid as MPIJob"
     assert cluster.status("wrong")["reason"].startswith(where)
 
 
@@ -2068,7 +2073,7 @@ def test_a_pod_goes_to_a_node_that_admission_has_it_ask_for(kind: str, restarts:
     else:
         cluster.replicas(kind, "a", 1)
     cluster.settle(5)
-    why = "a place is on a node that does not take its pod, and no other that does has room"
+    why = "the node of a slot no longer accepts its pod, and no other eligible node has room"
     assert (cluster.state("a"), cluster.status("a")["reason"]) == ("Released", why)
     if restarts:
         cluster.restart()
@@ -2226,7 +2231,7 @@ def test_a_group_is_made_again_with_another_size_beside_its_ended_pods(restarts)
 @pytest.mark.parametrize(
     ("marks", "state", "told"),
     [
-        ([{}, {"fluxqueue/hold": "true"}], "Held", "its user keeps it waiting: annotation fluxqueue/hold"),
+        ([{}, {"fluxqueue/hold": "true"}], "Held", "its user put it on hold (annotation fluxqueue/hold)"),
         ([{"fluxqueue/duration": "10m"}, {"fluxqueue/duration": "2h"}], "Running", 7200),
         ([{}, {"fluxqueue/duration": "2h"}], "Running", 7200),
         ([{}, {"fluxqueue/duration": "zork"}], "Refused", "g1: metadata.annotations[fluxqueue/duration]: "),

@@ -117,8 +117,8 @@ SITUATIONS: list[tuple[str, Situation, dict[str, Any], str]] = [
         "no duration with backfill",
         lambda: reserved("1h"),
         {},
-        "waits for the jobs before it; its duration is not known, so it is never started ahead of a reservation: give "
-        "one by activeDeadlineSeconds or the annotation fluxqueue/duration",
+        "waits for the jobs before it; its duration is not known, so it never starts ahead of a reservation: set "
+        "activeDeadlineSeconds or the annotation fluxqueue/duration",
     ),
     (
         "too long for backfill",

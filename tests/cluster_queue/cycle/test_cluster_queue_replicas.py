@@ -261,7 +261,7 @@ def test_a_fluxjob_tells_the_number_of_pods_as_it_changes(kind):
         cluster.change(kind, "web", replicas=replicas)
         cluster.settle(10)
         (told,) = cluster.all(FLUXJOBS)
-        state, reason = ("Running", None) if replicas else ("Held", "it asks for no pods")
+        state, reason = ("Running", None) if replicas else ("Held", "it requests no pods")
         assert (told["spec"]["nodes"], told["status"]["state"], told["status"].get("reason")) == (
             replicas,
             state,
@@ -345,7 +345,7 @@ def test_who_replaces_a_lost_pod_waits_for_another_node_or_for_that_one(room: st
     cluster.lose("n0")
     cluster.settle(40)
     assert nodes_of_running(cluster, "web") == ["n1"]
-    assert "no other that does has room" in cluster.status("web")["reason"]
+    assert "no other eligible node has room" in cluster.status("web")["reason"]
     if room == "comes":
         cluster.node("n2", 2)
     else:

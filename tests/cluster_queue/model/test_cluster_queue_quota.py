@@ -151,7 +151,7 @@ def test_a_job_that_alone_is_over_its_quota_says_so_and_waits_without_writes():
         cluster.pod(name, 1)
         cluster.settle(1)
     cluster.settle(100)
-    assert cluster.status("a")["reason"] == "it alone is over the quota of namespace ns: cpu 4 of 3 (1 over)"
+    assert cluster.status("a")["reason"] == "it alone exceeds the quota of namespace ns: cpu 4 of 3 (1 over)"
     assert states(cluster, "abc") == "Held Running Running"
     before = len(cluster.writes)
     cluster.end_all("b")
@@ -237,7 +237,7 @@ def test_random_histories_keep_the_quota_and_leave_none_of_it_unused(seed):
             cluster.end(name)
         cluster.settle(5)
     left = [flux["status"] for flux in cluster.all(FLUXJOBS) if flux["status"]["state"] != "Finished"]
-    assert all("it alone is over the quota" in one["reason"] for one in left), left
+    assert all("it alone exceeds the quota" in one["reason"] for one in left), left
     assert len(cluster.all(JOBS)) + len(cluster.all(PODS)) > 10
 
 

@@ -260,7 +260,7 @@ def test_frames_that_are_wrong_cost_their_call_alone(clients: Clients, server: i
     clients.init(graph())
     for service in ("fluxion.FluxionService", "fluxcli.FluxcliService"):
         code, why = refused(clients.channel.unary_unary(f"/{service}/Match"), b"\xff\xff\xff")
-        assert code is grpc.StatusCode.INTERNAL and why.startswith(f"this is no {service.partition('.')[0]}.MatchReq")
+        assert code is grpc.StatusCode.INTERNAL and why.startswith(f"not a valid {service.partition('.')[0]}.MatchReq")
     code, _ = refused(clients.channel.unary_unary("/fluxion.FluxionService/Grow"), b"")
     assert code is grpc.StatusCode.UNIMPLEMENTED
     assert refused(clients.match, "x" * (LARGEST + 1))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -229,7 +229,7 @@ def test_a_match_whose_fluxjob_somebody_deletes_is_over(live: Live, is_seen: boo
 
 def test_a_match_that_cannot_be_written_down_holds_nothing(live: Live) -> None:
     live.controller.failure = ApiError(500, "", "the disk is full")
-    with pytest.raises(Unanswerable, match="the match could not be written down: the disk is full"):
+    with pytest.raises(Unanswerable, match="the FluxJob of the match could not be created: the disk is full"):
         live.match(slots(2, 4))
     live.controller.failure = None
     assert live.match(slots(2, 4)).cores
@@ -327,7 +327,7 @@ def test_a_match_whose_answer_of_the_api_server_is_lost_holds_nothing(failing: L
     failing.controller.loses_answer = loses
 
     async def scenario() -> None:
-        with pytest.raises(Unanswerable, match="the match could not be written down: timed out"):
+        with pytest.raises(Unanswerable, match="the FluxJob of the match could not be created: timed out"):
             await match_of_all(failing)
         await ends(failing.graph._tasks)
 
@@ -355,13 +355,13 @@ def test_what_the_services_have_begun_ends_with_them(
     failing.controller.refusals = [Unreachable("timed out") for _ in range(99)]
     assert asyncio.run(scenario()) == set()
     (left,) = failing.cluster.all(FLUXJOBS)
-    assert caplog.messages[-1] == f"{left['metadata']['name']}, of a match that failed, may be left: delete it by hand"
+    assert caplog.messages[-1] == f"FluxJob {left['metadata']['name']} of a failed match may remain: delete it"
 
 
 def test_a_cancel_that_fails_may_be_tried_again(failing: Live) -> None:
     found = failing.match(slots(2, 4))
     failing.controller.refusals = [Unreachable("timed out")]
-    with pytest.raises(Unanswerable, match="the job could not be taken back: timed out"):
+    with pytest.raises(Unanswerable, match="the FluxJob of the match could not be deleted: timed out"):
         failing.cancel(found.jobid)
     failing.cancel(found.jobid)
     assert failing.cluster.all(FLUXJOBS) == []
@@ -443,7 +443,7 @@ def test_a_zone_is_asked_for_also_where_nodes_have_no_label_of_one(live: Live, l
 
 
 def test_a_jobspec_that_no_fluxjob_could_hold_is_refused(live: Live) -> None:
-    with pytest.raises(Unanswerable, match="jobspec: must have at most 1048576 characters, as a FluxJob holds it"):
+    with pytest.raises(Unanswerable, match="jobspec: must have at most 1048576 characters \(the limit of a FluxJob\)"):
         live.match({**slots(1, 1), "name": "x" * 2**20})
 
 

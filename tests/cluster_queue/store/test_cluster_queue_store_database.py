@@ -47,7 +47,7 @@ def test_a_database_of_each_version_is_brought_to_the_next(address: Address, fir
 
 
 def test_who_reads_needs_a_database_that_is_there_and_of_this_version(address: Address, tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="is not there"), reading(Address(f"sqlite:{tmp_path}/none")):
+    with pytest.raises(DatabaseError, match="does not exist"), reading(Address(f"sqlite:{tmp_path}/none")):
         pass
     assert not Path(f"{tmp_path}/none").exists()
     with contextlib.closing(connect(address)) as database:

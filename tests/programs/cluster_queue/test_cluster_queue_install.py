@@ -129,13 +129,13 @@ def test_a_store_in_a_file_is_in_the_volume_of_a_claim_which_one_process_has_at_
     [
         ({"store": "sqlite:/tmp/store"}, "name its claim"),
         ({"store": "mysql://db"}, "must be sqlite:PATH or postgresql"),
-        ({"store": "postgresql://db/jobs", "store_claim": "disk"}, "there is one store"),
-        ({"store_secret": "db"}, "name that, too"),
-        ({"store_claim": "disk", "replicas": 2}, "of one process, not of 2"),
-        ({"grpc": True, "replicas": 2}, "answered by one process, not by 2"),
-        ({"grpc_queue": "large"}, "without gRPC there is no queue for it"),
-        ({"grpc_secret": "own"}, "and no certificate"),
-        ({"grpc": True, "grpc_client_secret": "theirs"}, "name the Secret of that, too"),
+        ({"store": "postgresql://db/jobs", "store_claim": "disk"}, "choose one store"),
+        ({"store_secret": "db"}, "give the database, too"),
+        ({"store_claim": "disk", "replicas": 2}, "of one process only, not of 2"),
+        ({"grpc": True, "replicas": 2}, "served by one process only, not by 2"),
+        ({"grpc_queue": "large"}, "needs gRPC to be enabled"),
+        ({"grpc_secret": "own"}, "needs gRPC to be enabled"),
+        ({"grpc": True, "grpc_client_secret": "theirs"}, "give its Secret, too"),
     ],
 )
 def test_choices_that_an_install_could_not_have_are_refused(choice, why):

@@ -116,7 +116,7 @@ def test_pods_that_the_queue_would_bind_go_to_their_node_or_are_made_anew() -> N
     ]
     left = {name: one.why for one in removal.remaining for name in one.objects}
     assert left.keys() == {"pod/alone (namespace team)", "pod/marked (namespace team)"}
-    assert all("no other scheduler than FluxionScheduler" in why for why in left.values())
+    assert all("only FluxionScheduler" in why for why in left.values())
     assert sorted(one.name for one in removal.released) == ["of-fluence", "placed", "replica"]
 
 

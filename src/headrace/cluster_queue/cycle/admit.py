@@ -25,10 +25,10 @@ from .restore import enter
 Object = dict[str, Any]
 
 OUTSIDE = (
-    "it runs outside the queue: its pods have no gate, as they name their node, have a label by which they are left "
-    "alone, or somebody has taken the gate away"
+    "it runs outside the queue: its pods have no scheduling gate, because they name their node, have a label that "
+    "excludes them, or a user removed the gate"
 )
-NO_PODS = "it asks for no pods"
+NO_PODS = "it requests no pods"
 
 
 class Admit:
@@ -91,7 +91,7 @@ class Admit:
             self._order.withdraw(entry)
             entry.end(State(demand.end), demand.failure[:LONGEST_REASON], now)
         if entry.leaving and (entry.state.is_over or self._context.is_published(entry)):
-            self._assign.leave(entry)
+            self._assign.release_holds(entry)
         if entry.has_nodes or entry.slots:
             self._assign.settle(entry, int(now))
         if not entry.state.is_over:
@@ -128,7 +128,7 @@ class Admit:
         queue, outside = self._context.queues.get(entry.queue), self._context.running_outside(entry)
         if outside and not entry.has_nodes:
             # A job is never shown as waiting while its pods run, whoever removed their gates.
-            self._assign.take_none(entry)
+            self._assign.begin_without_slots(entry)
             entry.run_outside(now)
         elif entry.has_nodes and not (outside or entry.assignment.nodes or entry.workload.lasts):
             # The pods that ran outside the queue are gone.
@@ -182,7 +182,7 @@ class Admit:
     def _kept_out(self, entry: Entry) -> str:
         """The reason why a job is not in the order of its queue; "" if it may be."""
         if any(text == "true" for text, _ in marks_of(entry, HOLD)):
-            return f"its user keeps it waiting: annotation {HOLD}"
+            return f"its user put it on hold (annotation {HOLD})"
         if entry.queue not in self._context.queues:
             return f"there is no FluxQueue {entry.queue}"
         if (found := self._context.queue_nodes[entry.queue]).problem:

@@ -1,7 +1,7 @@
-"""Assign: the nodes of each job, the slot of each pod, and when slots are given back.
+"""Assign: the nodes of each job, the slot of each pod, and when slots are freed.
 
-The hold of a slot that was given back is kept until the job's status shows that (`Entry.leaving`). Until then, a
-restarted process would still count the slot as the job's.
+The hold of a freed slot is kept until the job's status shows that the slot is free (`Entry.leaving`). A process that
+restarts before then still counts the slot as the job's.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .schedule import Start
 Object = dict[str, Any]
 
 
-STRANDED = "a place is on a node that does not take its pod, and no other that does has room"
+STRANDED = "the node of a slot no longer accepts its pod, and no other eligible node has room"
 
 
 class Assign:
-    """The fifth step: gives the slots of started jobs to pods, and gives back slots that no pod will use.
+    """The fifth step: assigns the slots of started jobs to pods, and frees slots that no pod will use.
 
     `stranded` are jobs with a slot on a node that does not accept the slot's pod, while no other suitable node has
     room.
@@ -47,7 +47,7 @@ class Assign:
         self._order = order
 
     def start(self, name: str, starts: Iterable[Start], now: float) -> bool:
-        """Give slots to the started jobs of a queue. Returns whether one of these jobs waits for more."""
+        """Create the slots of the started jobs of a queue. Returns whether one of these jobs waits for more."""
         has_more = False
         decided: dict[str, Entry] = {}
         for one in starts:
@@ -55,8 +55,8 @@ class Assign:
                 self._start(one, self._context.queues[name], now)
                 has_more = has_more or one.entry.standing.is_ready
             decided[one.entry.uid] = one.entry
-        # Several parts of a job may have started. Which pod gets which slot, and what the job asks for next, depends on
-        # all of them.
+        # Several parts of a job may have started. The assignment of slots to pods, and the job's next request, depend
+        # on all of them.
         for entry in decided.values():
             if entry.has_nodes:
                 self.settle(entry, int(now))
@@ -73,7 +73,7 @@ class Assign:
         part = self._order.take(entry, start.part)
         if not entry.has_nodes:
             entry.assignment = Assignment()
-            self.take_none(entry)
+            self.begin_without_slots(entry)
         entry.start(now)
         for own, names in zip(part.shape.pods, start.nodes, strict=True):
             self._add(entry, queue, own, names, int(now), part.wait.since)
@@ -83,27 +83,27 @@ class Assign:
             account.forget(-entry.jobid)
 
     def requeue(self, entry: Entry) -> None:
-        """Give back all slots of a job and let it wait again with its former time in the queue."""
+        """Free all slots of a job and let it wait again with its former time in the queue."""
         self._order.withdraw(entry)
         self._order.want_nothing(entry)
-        self._give_back_all(entry)
+        self._free_all_slots(entry)
         entry.requeue()
         entry.assignment, entry.has_slots = Assignment(), False
 
-    def take_none(self, entry: Entry) -> None:
-        """Note that a job's slots are known: it has only those that it is given from now on."""
+    def begin_without_slots(self, entry: Entry) -> None:
+        """Begin with no slots, instead of creating those of the job's assignment."""
         entry.has_slots = True
 
     def forget(self, entry: Entry) -> None:
-        """Forget a job that is gone. What its pods still use counts as the use of others."""
-        self._give_back_all(entry)
+        """Forget a deleted job. The resources that its pods still use count as those of pods outside the queue."""
+        self._free_all_slots(entry)
 
-    def _give_back_all(self, entry: Entry) -> None:
-        self._give_back(entry, entry.slots)
-        self.leave(entry)
+    def _free_all_slots(self, entry: Entry) -> None:
+        self._free_slots(entry, entry.slots)
+        self.release_holds(entry)
 
     def settle(self, entry: Entry, now: int) -> None:
-        """Give a job's slots to its pods, and give back the slots that no pod will use."""
+        """Assign a job's slots to its pods, and free the slots that no pod will use."""
         queue = self._context.queues.get(entry.queue)
         if queue:
             if entry.request is None:
@@ -138,7 +138,7 @@ class Assign:
             entry.explain(entry.status.reason or STRANDED)
 
     def _settle(self, entry: Entry, queue: ClusterQueue, now: int) -> None:
-        """Give a job's slots to its pods, and give back the slots that no pod will use."""
+        """Assign a job's slots to its pods, and free the slots that no pod will use."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._context.snapshot.live_pods(entry.uid)}
         if not entry.has_slots and entry.has_nodes:
             entry.has_slots = True
@@ -147,7 +147,7 @@ class Assign:
         for slot in [one for one in entry.slots if one.pod and one.pod not in pods]:
             if slot.pod in entry.awaited.late:
                 # The node might not accept the next pod either, so the replacement waits in the queue.
-                self._give_back(entry, [slot], keep=entry.has_nodes)
+                self._free_slots(entry, [slot], keep=entry.has_nodes)
                 entry.set_unbound("")
             else:
                 self._vacate(slot)
@@ -159,8 +159,8 @@ class Assign:
             if found := _best(entry, [one for one in free if one.node == node_of(pod)], pod):
                 free.remove(found)
                 self._occupy(found, uid)
-        # This program has yet to bind these pods: the slot of such a pod may have moved since the pod was given its
-        # node.
+        # Pods that this program has not bound yet. The slot of such a pod may be on another node than the one that was
+        # written into the pod.
         waiting = [one for one in without if one[0] not in self._context.slot_of and _is_open(one[1])]
         free = [*free, *self._taken_over(entry, pods, [pod for _, pod in waiting], free)]
         for uid, pod in sorted(waiting, key=_by_index) if free else ():
@@ -176,14 +176,14 @@ class Assign:
         for slot in unused:
             if _is_undersized(entry, slot):
                 self._order.want_larger(entry, slot.since)
-        self._give_back(entry, unused, keep=entry.has_nodes)
+        self._free_slots(entry, unused, keep=entry.has_nodes)
         if entry.state is State.RELEASED and _all_run(entry, pods):
             entry.run()
 
     def _taken_over(
         self, entry: Entry, pods: dict[str, Object], waiting: list[Object], free: list[Slot]
     ) -> Iterator[Slot]:
-        """Slots of lost pods, which keep them until a waiting pod of their set has no free slot."""
+        """Take slots from lost pods, as many as waiting pods of the same set need beyond the free slots."""
         lost = [slot for slot in entry.slots if slot.pod and self._is_lost(pods[slot.pod])] if waiting else []
         if not lost:
             return
@@ -207,18 +207,18 @@ class Assign:
         return node is None or not nodes.is_ready(node)
 
     def _slot(self, entry: Entry, queue: ClusterQueue, index: int, now: int, since: float) -> Slot:
-        """A slot at an index of a job's nodes, as large as its set asks for; its pod has waited from `since` on."""
+        """A slot at an index of a job's nodes, of the size that its set requests. Its pod has waited since `since`."""
         node, own = entry.assignment.nodes[index], entry.assignment.sets[index]
         amounts = entry.amounts_of(own)
         return Slot(index, node, own, queue.hold(node, amounts, now, entry.planned_end), amounts, entry.queue, since)
 
     def _kept(self, entry: Entry, free: list[Slot]) -> Iterator[Slot]:
-        """The slots without a pod that are kept for a pod still to come."""
+        """The slots without a pod that are kept for pods that do not exist yet."""
         enough = [one for one in free if not _is_undersized(entry, one)]
         if not enough:
             return
         if entry.demand.missing and not entry.demand.sets:
-            # The Jobs that make the pods were deleted and are being recreated. No set is known until they exist.
+            # The Jobs that create the pods were deleted and are being recreated. The sets are unknown until then.
             yield from enough
             return
         beside = []
@@ -246,8 +246,8 @@ class Assign:
     def _constraint(self, entry: Entry, queue: ClusterQueue, slot: Slot) -> Any:
         """The constraint of a slot's pod on its node; None for no constraint.
 
-        The pod itself counts, because admission may have added to its template. Without a pod, the template of the set
-        counts.
+        If the slot has a pod, the constraint is derived from the pod, because admission may have added to its template.
+        Otherwise it is derived from the template of the set.
         """
         pod = self._context.snapshot.pods.get(slot.pod)
         if pod is not None:
@@ -258,8 +258,8 @@ class Assign:
     def _leave_lost_nodes(self, entry: Entry, queue: ClusterQueue, now: int) -> bool:
         """Move a job's slots off nodes that no longer accept pods, if other nodes have room.
 
-        Returns whether every slot is on a usable node. Pods that are bound or pinned stay. A slot also leaves a node to
-        which a pod of the job was not bound in time, if another node has room now.
+        Returns whether every slot is on a usable node. Slots of bound or pinned pods are not moved. If a pod of the job
+        was not bound to a node in time, slots on this node are moved as well, if another node has room.
         """
         all_have = True
         for slot in entry.slots:
@@ -284,9 +284,9 @@ class Assign:
         return all_have
 
     def widen(self, entry: Entry, queue: ClusterQueue, slot: Slot, now: int) -> bool:
-        """Enlarge a slot to the size of its pod, which is to be bound. Returns whether the node has room.
+        """Enlarge a slot to the size of its pod before the pod is bound. Returns whether the node has room.
 
-        A pod may ask for more than its slot if its user removed the gate, or if a previous process placed it.
+        A pod may request more than its slot if its user removed the gate, or if a previous process placed it.
         """
         asks = resources.amounts_of(self._context.snapshot.pods[slot.pod]["spec"])
         more = resources.beyond(asks, slot.amounts)
@@ -308,7 +308,7 @@ class Assign:
         slot.pod, slot.beyond = "", {}
         self._context.loads[slot.node] = None
 
-    def _give_back(self, entry: Entry, slots: list[Slot], keep: bool = False) -> None:
+    def _free_slots(self, entry: Entry, slots: list[Slot], keep: bool = False) -> None:
         """Remove slots from a job. With `keep`, their holds stay until the status shows the change."""
         for slot in slots:
             self._vacate(slot)
@@ -318,10 +318,10 @@ class Assign:
             entry.slots = [slot for slot in entry.slots if slot.index not in gone]
             entry.assignment = entry.assignment.without(gone, entry.workload.lasts)
             if not keep:
-                self.leave(entry)
+                self.release_holds(entry)
 
-    def leave(self, entry: Entry) -> None:
-        """Release the holds of slots that a job has given back."""
+    def release_holds(self, entry: Entry) -> None:
+        """Release the holds of slots that a job has freed."""
         queue, leaving = self._context.queues.get(entry.queue), entry.leaving
         entry.leaving = []
         for hold in leaving:
@@ -341,9 +341,9 @@ def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
 
 
 def _is_unbound(pod: Object) -> bool:
-    """Whether kube-scheduler has yet to bind a pod to a node of its own choice.
+    """Whether kube-scheduler chooses the node of a pod, and has not bound it yet.
 
-    A slot that the job may have for the pod is kept until then.
+    Until it is bound, the pod gets no slot, but a free slot of the job is kept for it.
     """
     return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
 
@@ -359,10 +359,10 @@ def _is_undersized(entry: Entry, slot: Slot) -> bool:
 
 
 def _best(entry: Entry, free: list[Slot], pod: Object) -> Slot | None:
-    """The slot of the pod's set with its ordinal, else the first slot of its set that has room for it.
+    """The slot with the pod's ordinal in its set or, if that is not free, the first slot of the set with enough room.
 
-    Room does not matter for a pod without the gate: it can no longer be held back, and what it uses beyond its slot is
-    counted where it is bound.
+    A pod without the gate may get a slot that is too small: it cannot be held back any more, and the resources that it
+    uses beyond the slot are counted on the node where it is bound.
     """
     own = entry.demand.set_of(pod)
     fits = [one for one in free if one.set == own.name] if own else free

@@ -52,7 +52,7 @@ class Binding:
             if before.pinned_at or before.late:
                 entry.awaited = Awaited(pinned_at, avoided=before.avoided)
             return
-        # The slots of late pods that are being deleted are given back once the pods are gone.
+        # The slots of late pods that are being deleted are freed once the pods are gone.
         going = before.late.intersection(
             pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]
         )
@@ -87,5 +87,5 @@ def _pinned_at(entry: Entry, pod: Object) -> float:
 def _why_not_bound(pod: Object, limit: str) -> str:
     if is_bound_here(pod):
         return f"in {limit}: its node {node_of(pod)} has no room for it"
-    why = condition(pod.get("status"), "PodScheduled").get("message") or "it does not say why"
+    why = condition(pod.get("status"), "PodScheduled").get("message") or "no reason given"
     return f"by kube-scheduler in {limit}: {why}"

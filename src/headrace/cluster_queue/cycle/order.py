@@ -151,7 +151,7 @@ class Order:
             return str(exc)[:LONGEST_REASON]
         self._context.defects.append((uid, exc))
         kind = self._context.snapshot.workloads[uid][0].kind.kind
-        return f"its fields are not those of a {kind}: {exc!r}"[:LONGEST_REASON]
+        return f"not valid as {kind}: {exc!r}"[:LONGEST_REASON]
 
     def queue_up(self, entry: Entry, queue: ClusterQueue) -> None:
         """Submit the backlog of a job to its queue, or refuse the job if it makes no valid request."""

@@ -30,7 +30,7 @@ STATUS_RATE = 50.0
 _HEAD = 100
 _SLICE = 400
 _UNLIMITED = (
-    "; its duration is not known, so it is never started ahead of a reservation: give one by activeDeadlineSeconds or "
+    "; its duration is not known, so it never starts ahead of a reservation: set activeDeadlineSeconds or "
     f"the annotation {DURATION}"
 )
 

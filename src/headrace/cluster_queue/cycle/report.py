@@ -152,7 +152,7 @@ def _events(entry: Entry, published: Object, wanted: Object) -> Iterator[actions
         reports.append(Event("Warning", "NotBound", entry.status.unbound))
     if not published.get("state") and entry.request and entry.request.left:
         text = (
-            f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(entry.request.left)}"
+            f"not planned by the queue; kube-scheduler checks it on the planned node: {', '.join(entry.request.left)}"
         )
         reports.append(Event("Normal", "LeftToScheduler", text))
     if entry.state is State.HELD and has_changed:

@@ -13,7 +13,7 @@ from . import resources
 class Assignment(Struct, frozen=True):
     """The nodes that a job was given, in the order of `status.nodes`.
 
-    `sets` has for each node the name of the set whose pod it is for, `freed` the indexes of nodes that were given back.
+    `sets` has for each node the name of the set whose pod it is for, `freed` the indexes of nodes that were freed.
     """
 
     nodes: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Assignment(Struct, frozen=True):
 
     @property
     def kept(self) -> list[int]:
-        """The indexes of the nodes that were not given back."""
+        """The indexes of the nodes that were not freed."""
         return [index for index in range(len(self.nodes)) if index not in self.freed]
 
     def with_nodes(self, own: str, given: Sequence[str]) -> tuple[Assignment, list[int]]:
@@ -51,8 +51,8 @@ class Assignment(Struct, frozen=True):
 class Slot(Struct, eq=False):
     """Room for one pod of a set on a node of a queue.
 
-    `index` is the slot's index among the job's nodes. `pod` is the uid of its pod, "" while there is none. `beyond` is
-    what the pod uses of the node beside `amounts` after a resize. `since` is the time from which pods of the set waited
+    `index` is the slot's index among the job's nodes. `pod` is the uid of its pod, "" while there is none. `beyond` has
+    the amounts that the pod uses in addition to `amounts` after a resize. `since` is when the set's pods began to wait
     for the slot.
     """
 

@@ -261,7 +261,7 @@ class ClusterQueue:
     def another_node(self, amounts: resources.Amounts, constraint: Any, now: int, end: float) -> str:
         """A node where a pod can start now and run until `end` (0: no end); "" for none.
 
-        Plans that begin after an unknown end do not count: they are no promises, and are made again.
+        Plans that begin after an unknown end do not count: they are not reservations, and are planned again.
         """
         self._allowed(constraint)
         seconds = max(ceil(end) - now, 1) if end else FAR

@@ -218,9 +218,8 @@ class Entry(Struct, eq=False, kw_only=True):
     backlog: Backlog = Backlog()
     pending: dict[int, Part] = {}
     standing: Standing = Standing()
-    # Assign: the slots on nodes that were not given back, whether `slots` is filled, and the holds of slots that were
-    # given back. These are released once the status shows it: until then, a restarted process would count them as the
-    # job's.
+    # Assign: the slots that were not freed, whether `slots` has been filled, and the holds of freed slots. These holds
+    # are released once the status shows the freed slots: until then, a restarted process would count them as the job's.
     slots: list[Slot] = []
     has_slots: bool = False
     leaving: list[int] = []
@@ -272,7 +271,7 @@ class Entry(Struct, eq=False, kw_only=True):
         self._become(state=State.RUNNING, started_at=self.status.started_at or now, reason="")
 
     def requeue(self, reason: str = "") -> None:
-        """Put a job that gave back all its slots into the queue again, with its former time in the queue."""
+        """Put a job whose slots were freed into the queue again, with its former time in the queue."""
         self._become(state=State.HELD, started_at=0, reason=reason)
 
     def come_anew(self, now: float) -> None:

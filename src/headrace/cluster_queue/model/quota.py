@@ -141,7 +141,7 @@ class Account:
                 f"{_FIELDS[kind]} {_text(kind, asked)} of {_text(kind, limit)} ({_text(kind, asked - limit)} over)"
                 for kind, asked, limit in alone
             )
-            return f"it alone is over the quota of namespace {self.namespace}: {over}"
+            return f"it alone exceeds the quota of namespace {self.namespace}: {over}"
         over = ", ".join(
             f"{_FIELDS[kind]} {_text(kind, used + asked)} of {_text(kind, limit)} "
             f"({_text(kind, used + asked - limit)} over, {_text(kind, used)} taken)"

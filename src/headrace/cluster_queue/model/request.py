@@ -116,12 +116,12 @@ def check_marks(entry: Entry) -> None:
                     raise Refusal(f'{whose}metadata.{where}[{name}]: must be "true" or "false", not {marks[name]!r}')
         if GROUP_NAMES[0] in annotations and GROUP_NAMES[0] not in labels:
             raise Refusal(
-                f"metadata.annotations[{GROUP_NAMES[0]}]: must be a label of the pods that start together, whose "
-                f"number is their annotation {GROUP_SIZES[0]}, not an annotation"
+                f"metadata.annotations[{GROUP_NAMES[0]}]: must be a label, not an annotation, of the pods that start "
+                f"together; their number is the annotation {GROUP_SIZES[0]}"
             )
         if labels.get(QUEUE, entry.queue) != entry.queue:
             raise Refusal(
-                f"{whose}metadata.labels[{QUEUE}]: must be a label of the namespace, whose queue is {entry.queue}"
+                f"{whose}metadata.labels[{QUEUE}]: must be a label of the namespace only, whose queue is {entry.queue}"
             )
 
 
@@ -133,7 +133,7 @@ def check_priority(entry: Entry, has_class: Callable[[str], bool]) -> None:
     for one in entry.demand.templates:
         name = one.get("priorityClassName")
         if name and "priority" not in one and not has_class(name):
-            raise Refusal(f"priorityClassName of its pods: there is no PriorityClass {name}, so they cannot be made")
+            raise Refusal(f"priorityClassName of its pods: there is no PriorityClass {name}, so they cannot be created")
 
 
 def check_placement(entry: Entry, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:
@@ -152,7 +152,7 @@ def check_placement(entry: Entry, settings: Settings, has_claim: Callable[[str, 
         if not has_claim(entry.item["metadata"]["namespace"], claim):
             raise Refusal(
                 f"spec.volumeClaimTemplates: the PersistentVolumeClaim {claim} is not bound, and a queue with "
-                "placement bind finds no volumes"
+                "placement bind does not bind volumes"
             )
 
 
@@ -171,14 +171,14 @@ def _claim_of(volume: Object) -> str:
 def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, str], bool]) -> None:
     """Check that a template needs no volume or device lookup, which a binding queue lacks. Raises Refusal."""
     if template.get("resourceClaims"):
-        raise Refusal("resourceClaims of its pods: a queue with placement bind finds no devices for claims")
+        raise Refusal("resourceClaims of its pods: a queue with placement bind does not allocate devices")
     for volume in template.get("volumes") or ():
         claim = _claim_of(volume)
         if "ephemeral" in volume or (claim and not has_claim(namespace, claim)):
-            which = f"PersistentVolumeClaim {claim}" if claim else "claim that it makes"
+            which = f"PersistentVolumeClaim {claim}" if claim else "claim that Kubernetes creates for it"
             raise Refusal(
                 f"volumes of its pods: {volume['name']}: the {which} is not bound, and a queue with placement bind "
-                "finds no volumes"
+                "does not bind volumes"
             )
 
 
@@ -190,7 +190,7 @@ def _within(entry: Entry, settings: Settings) -> str:
             known = ", ".join(settings.topology) or "none"
             raise Refusal(f"{where}: must be a label of the queue's topology ({known}), not {text}")
         if len(marks) > 1:
-            raise Refusal(f"{where}: must be the same in all pods of a group that say it, not {' or '.join(marks)}")
+            raise Refusal(f"{where}: must be the same in all pods of a group that have it, not {' or '.join(marks)}")
     return next(iter(marks), "")
 
 
@@ -207,12 +207,14 @@ def _duration(entry: Entry, settings: Settings) -> float:
         where, seconds = "activeDeadlineSeconds", settings.default_duration if limit is None else limit
         text = str(seconds)
         if limit == 0:
-            raise Refusal(f"{where}: 0 is no time that a job could run: must be more than zero")
+            raise Refusal(f"{where}: must be more than zero, not 0")
     if seconds > LONGEST:
         raise Refusal(f"{where}: must be at most {LONGEST} seconds, about 68 years, not {text}")
     if settings.max_duration and seconds > settings.max_duration:
         most = durations.encode(settings.max_duration)
-        raise Refusal(f"{where}: its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
+        raise Refusal(
+            f"{where}: its duration, {durations.encode(seconds)}, is longer than the queue's maxDuration, {most}"
+        )
     return float(ceil(seconds))
 
 
@@ -222,7 +224,7 @@ def _parsed(text: str, where: str) -> float:
     except durations.DurationError as exc:
         raise Refusal(f"{where}: {exc}") from None
     if not seconds or not isfinite(seconds):
-        raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
+        raise Refusal(f"{where}: must be more than zero, such as 30m, not {text}")
     return seconds
 
 

@@ -90,7 +90,7 @@ class LiveGraph:
         try:
             if len(jobspec) > jobspec_text.LARGEST:
                 most = jobspec_text.LARGEST
-                raise RequestError(f"must have at most {most} characters, as a FluxJob holds it, not {len(jobspec)}")
+                raise RequestError(f"must have at most {most} characters (the limit of a FluxJob), not {len(jobspec)}")
             asked = in_pools(jobspec_text.decoded(jobspec), graph, queue.settings.topology)
             request = parse_jobspec(asked, graph.units)
             if request.constraint:
@@ -145,7 +145,7 @@ class LiveGraph:
             self._cycle.externals.drop(jobid)
             self._begin(name, self._delete(body, writing))
             if isinstance(exc, (ApiError, Unreachable, CredentialsError)):
-                raise Unanswerable(f"the match could not be written down: {exc}") from None
+                raise Unanswerable(f"the FluxJob of the match could not be created: {exc}") from None
             raise
         self._made = {**self._unseen(), jobid: made}
         cores = tuple((node, of.get("cpu", 0) // CORE) for node, of in amounts.items())
@@ -176,7 +176,7 @@ class LiveGraph:
                 return await self._controller.unmake_external(fluxjob)
             except (ApiError, Unreachable, CredentialsError) as exc:
                 if not isinstance(exc, ApiError) or exc.status not in _GONE:
-                    log.warning("%s, of a match that failed, is not deleted yet: %s", name, exc)
+                    log.warning("FluxJob %s of a failed match is not deleted yet: %s", name, exc)
                 elif clock() >= certain_at:
                     return
             await asyncio.sleep(delay)
@@ -194,7 +194,7 @@ class LiveGraph:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-            log.warning("%s, of a match that failed, may be left: delete it by hand", task.get_name())
+            log.warning("FluxJob %s of a failed match may remain: delete it", task.get_name())
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def cancel(self, jobid: int) -> None:
@@ -207,7 +207,7 @@ class LiveGraph:
             if isinstance(exc, ApiError) and exc.status == 404:
                 self._cycle.externals.drop(jobid)
                 raise Unanswerable(f"there is no job {jobid}") from None
-            raise Unanswerable(f"the job could not be taken back: {exc}") from None
+            raise Unanswerable(f"the FluxJob of the match could not be deleted: {exc}") from None
         self._made.pop(jobid, None)
         self._cycle.externals.drop(jobid)
 

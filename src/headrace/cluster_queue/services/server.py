@@ -167,7 +167,7 @@ def _answering(handler: Handler, request: Any) -> Any:
         try:
             return await handler(request.FromString(frame))
         except DecodeError as exc:
-            why = f"this is no {request.DESCRIPTOR.full_name}: {exc}"
+            why = f"not a valid {request.DESCRIPTOR.full_name}: {exc}"
             await context.abort(grpc.StatusCode.INTERNAL, sendable(why))
         except Unanswerable as exc:
             await context.abort(grpc.StatusCode.UNKNOWN, sendable(str(exc)))

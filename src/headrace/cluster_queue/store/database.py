@@ -40,12 +40,12 @@ def opened(address: Address) -> Database:
 def reading(address: Address) -> Iterator[Database]:
     """Open a database for reading; it must have the current schema. Raises DatabaseError."""
     if address.path and not Path(address.path).exists():
-        raise DatabaseError(f"{address.path} is not there: a queue makes it that is started with this store")
+        raise DatabaseError(f"{address.path} does not exist: start a queue with this store to create it")
     needed = schema()[-1].number
     with contextlib.closing(connect(address)) as database:
         has = require(database, at_most=needed)
         if has < needed:
             raise DatabaseError(
-                f"the database has version {has} of its schema, {needed} is needed: start the queue once"
+                f"the schema of the database has version {has}, {needed} is needed: start the queue once to migrate it"
             )
         yield database

@@ -57,9 +57,9 @@ class Writer:
         prefix = f"{shared.component.replace('-', '_')}_store"
         self._written, self._lost = f"{prefix}_records_written_total", f"{prefix}_records_lost_total"
         self._failures = f"{prefix}_failures_total"
-        self._metrics.counter(self._written, "Records that the database has taken.")
+        self._metrics.counter(self._written, "Records that were written to the database.")
         self._metrics.counter(self._lost, "Records dropped because too many were waiting for the database.")
-        self._metrics.counter(self._failures, "Attempts at the database that failed.")
+        self._metrics.counter(self._failures, "Failed attempts to use the database.")
         self._metrics.gauge(f"{prefix}_connected", "1 while there is a connection to the database.", self._connected)
         shared.controllers.append(self)
 
@@ -145,7 +145,7 @@ class Writer:
             try:
                 await in_thread(writing.write, database, [record])
             except BadValue as exc:
-                log.error("the store does not take %s/%s: %s", record.facts.namespace, record.facts.name, exc)
+                log.error("the store rejects the record of %s/%s: %s", record.facts.namespace, record.facts.name, exc)
                 self._sending.remove(record)
                 self._metrics.count(self._lost)
 

@@ -138,7 +138,11 @@ def _end_usage(database: Database, uid: str, at: float) -> None:
 
 
 def _write_usage(database: Database, record: Record) -> None:
-    """Update the job's usage from a record."""
+    """Update the job's usage from a record.
+
+    The table has a row for each interval in which the job had assigned pods and their number was the same: `since`,
+    `until` (NULL for the current interval), `attempt` (the start of the job) and `pods`.
+    """
     facts, uid = record.facts, record.facts.uid
     if not facts.started_at:
         _end_usage(database, uid, facts.requeued_at or record.at)
@@ -161,5 +165,5 @@ def _add_usage(database: Database, facts: Facts, since: float, pods: int) -> Non
     if not pods:
         return
     values = {"uid": facts.uid, "since": since, "attempt": facts.started_at, "pods": pods}
-    # Of two changes at the same time, the later one holds.
+    # If the number changes twice at the same time, the later number is kept.
     database.execute(f"{_ADD_USAGE} ON CONFLICT (uid, since) DO UPDATE SET pods = excluded.pods, until = NULL", values)

@@ -62,7 +62,7 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     size, sets = _size(pods), tuple(_sets_of(pods))
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None
-    missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
+    missing = f"the group has {len(pods)} of its {size} pods" if len(pods) < size else ""
     left = (f"{pod['metadata']['name']}: {why}" for pod in pods if (why := gates_left(pod)))
     missing = missing or next(left, "")
     return Demand(sets=sets, unseen=max(size - len(pods), 0), limit=limit, missing=missing)
@@ -106,7 +106,7 @@ def _size(pods: list[Object]) -> int:
     (text,) = sizes
     if not text:
         raise Malformed(
-            f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"
+            f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of the group has it"
         )
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text[:40]!r}")

@@ -21,7 +21,7 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     end = ended(MINICLUSTERS, item)
     if end is not None:
         return Demand(end=end_text(end), failure=_failure(end, item["status"]))
-    missing = "" if jobs else "the operator has not made its Job yet"
+    missing = "" if jobs else "the operator has not created its Job yet"
     sets = [_pods_of(one) for one in jobs]
     services = spec.get("services") or []
     if services:

@@ -49,7 +49,7 @@ def gates_left(pod: Object) -> str:
     """The scheduling gate of another program that still holds back a waiting pod; "" for none."""
     gates = [one["name"] for one in pod["spec"].get("schedulingGates") or ()]
     others = [name for name in gates if name != GATE]
-    return f"its scheduling gate {others[0]} is to be taken away" if others and GATE in gates else ""
+    return f"another controller must remove its scheduling gate {others[0]}" if others and GATE in gates else ""
 
 
 def template_of(pod: Object) -> Object:

@@ -21,7 +21,7 @@ def demand(item: Object, made: Made = NOTHING) -> Demand:
     outcome = job.end_and_failure(TRAINJOBS, item)
     sets = made.get("JobSet", ())
     if outcome["end"] or not sets:
-        return Demand(**outcome, missing="" if outcome["end"] else "Kubeflow Trainer has not made its JobSet yet")
+        return Demand(**outcome, missing="" if outcome["end"] else "Kubeflow Trainer has not created its JobSet yet")
     limit = item["spec"].get("activeDeadlineSeconds")
     wanted = jobset.demand(sets[0], made)
     return replace(wanted, end="", failure="", limit=wanted.limit if limit is None else limit)

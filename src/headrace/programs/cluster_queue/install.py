@@ -107,20 +107,20 @@ def check(install: Install) -> None:
     """Raise ValueError for options that conflict."""
     if install.store:
         if install.store_claim:
-            raise ValueError("there is one store: a database, or a file in a volume of a claim")
+            raise ValueError("choose one store: a database, or a file in the volume of a claim")
         if Address(install.store).path:
-            raise ValueError(f"{install.store}: a file needs a volume that outlasts the pod: name its claim instead")
+            raise ValueError(f"{install.store}: a file needs a volume that outlives the pod: name its claim instead")
     elif install.store_secret:
-        raise ValueError("the Secret has the password of a database: name that, too")
+        raise ValueError("the Secret has the password of a database: give the database, too")
     if install.grpc_client_secret and not install.grpc_secret:
-        raise ValueError("clients have certificates where the server has one: name the Secret of that, too")
+        raise ValueError("certificates of clients need a certificate of the server: give its Secret, too")
     if (install.grpc_secret or install.grpc_queue != DEFAULT_QUEUE) and not install.grpc:
-        raise ValueError("without gRPC there is no queue for it, and no certificate")
+        raise ValueError("a queue or certificate for gRPC needs gRPC to be enabled")
     if int(install.replicas) > 1:
         if install.store_claim:
-            raise ValueError(f"a file is the store of one process, not of {install.replicas}: use PostgreSQL")
+            raise ValueError(f"a file can be the store of one process only, not of {install.replicas}: use PostgreSQL")
         if install.grpc:
-            raise ValueError(f"gRPC is answered by one process, not by {install.replicas}")
+            raise ValueError(f"gRPC can be served by one process only, not by {install.replicas}")
 
 
 def component(install: Install) -> Component:

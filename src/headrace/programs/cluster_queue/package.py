@@ -28,8 +28,8 @@ def _memory(resources: Object) -> str:
 
 
 VALUES = (
-    Value("image", DEFAULT_OPERATOR, NAME, "Image of the queue, which is that of the operator."),
-    Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one of them acts, all answer the API server."),
+    Value("image", DEFAULT_OPERATOR, NAME, "Image of the queue: the operator's image."),
+    Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one acts, all answer the API server."),
     Value(
         "resources",
         {},
@@ -41,41 +41,41 @@ VALUES = (
         "failurePolicy",
         "Fail",
         {"enum": ["Fail", "Ignore"]},
-        "While no process answers, refuse what is created in labelled namespaces (Fail), or let it run (Ignore).",
+        "While no process answers: reject new objects in labelled namespaces (Fail), or let them run (Ignore).",
     ),
     Value(
         "strict",
         False,
         SWITCH,
-        "Refuse what does not wait in labelled namespaces: labels that leave alone, pods with nodeName, DaemonSets.",
+        "Reject objects that would bypass the queue: labels that exclude an object, pods with nodeName, DaemonSets.",
     ),
     Value(
         "crd",
         True,
         SWITCH,
-        "Install the definitions of FluxJobs, FluxQueues and FluxHistories. They stay when the chart is removed.",
+        "Install the definitions of FluxJobs, FluxQueues and FluxHistories. They are kept when the chart is removed.",
     ),
     Value(
         "store.url",
         "",
         {"type": "string", "pattern": f"^(postgres(ql)?://{UNQUOTED}*)?$"},
-        "Keep what was in this database, postgresql://USER@HOST/NAME.",
+        "Record the history in this database, postgresql://USER@HOST/NAME.",
     ),
-    Value("store.secret", "", OPTIONAL_NAME, "The Secret that has the password of its user under the key password."),
-    Value("store.claim", "", OPTIONAL_NAME, "Keep what was in a file instead, in the volume of this claim."),
+    Value("store.secret", "", OPTIONAL_NAME, "Secret with the password of the database user, key password."),
+    Value("store.claim", "", OPTIONAL_NAME, "Record the history in a file instead, in the volume of this claim."),
     Value("grpc.enabled", False, SWITCH, "Serve gRPC matching on the live graph, with a Service."),
     Value("grpc.queue", DEFAULT_QUEUE, NAME, "The FluxQueue whose nodes are matched."),
     Value(
         "grpc.secret",
         "",
         OPTIONAL_NAME,
-        "The Secret with its certificate and key, tls.crt and tls.key; without it no TLS.",
+        "The Secret with the certificate and key, tls.crt and tls.key; empty means no TLS.",
     ),
     Value(
         "grpc.clientSecret",
         "",
         OPTIONAL_NAME,
-        "Take only clients with a certificate that ca.crt of this Secret has signed.",
+        "Accept only clients with a certificate that is signed by ca.crt of this Secret.",
     ),
 )
 _ONE = {"properties": {"replicas": {"maximum": 1}}}

@@ -88,7 +88,7 @@ async def _definition_kept(removal: Removal) -> str:
     theirs = [one for one in found if one.name != DEFAULT_QUEUE or not _is_of_program(one.body)]
     if not theirs:
         return ""
-    how = "its settings stay with its definition; headrace fluxqueue uninstall --delete-queues deletes them"
+    how = "its settings and its definition are kept; headrace fluxqueue uninstall --delete-queues deletes them"
     removal.keep(theirs, how)
     return f"{FLUXQUEUES.plural}.{FLUXQUEUES.group}"
 
@@ -158,7 +158,7 @@ def _report_holds(removal: Removal, on_hold: Iterable[Item]) -> None:
             else 'kubectl patch KIND NAME --type merge -p \'{"spec": {"suspend": false}}\''
         )
         if found:
-            removal.keep(found, f"on hold by its user ({HOLD}), and so not released; {patch} releases it")
+            removal.keep(found, f"not released, because its user put it on hold ({HOLD}); {patch} releases it")
 
 
 async def _release_pod(removal: Removal, pod: Item) -> str:
@@ -170,7 +170,7 @@ async def _release_pod(removal: Removal, pod: Item) -> str:
     api, meta = removal.api, pod.body["metadata"]
     owner, ours = owner_of(pod.body), pod.body["spec"].get("schedulerName") == SCHEDULERS[0]
     if ours and not is_placed(pod.body) and not (owner and owner["kind"] in _REPLACED):
-        return f"no other scheduler than {SCHEDULERS[0]}, which ends with the queue, may bind it: delete it"
+        return f"only {SCHEDULERS[0]}, which ends with the queue, may bind it: delete it"
     if removal.dry_run:
         return ""
     if not ours:
