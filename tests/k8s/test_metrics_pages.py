@@ -32,7 +32,7 @@ def test_a_refusal_is_a_status_with_its_code() -> None:
     for fields, code, text in (
         ({"metric": "z"}, 404, "there is no metric z of Services: x, y"),
         ({"metric": "x", "query": "a=c"}, 503, "come again"),
-        ({"metric": "x", "query": "=="}, 400, "'==' is no requirement of a label selector"),
+        ({"metric": "x", "query": "=="}, 400, "'==' is not a requirement of a label selector"),
     ):
         status, document = answered(page, **fields)
         assert (status, document["code"], document["message"]) == (code, code, text)

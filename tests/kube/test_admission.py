@@ -147,7 +147,7 @@ def test_the_refusal_has_the_words_of_validation(clusters: Clusters) -> None:
         clusters.create(document({"containers": [{"volumes": {"v": {"path": "/x"}}, "environment": {"a b": "c"}}]}))
     causes = {one["field"]: one["message"] for one in refusal(refused.value)["details"]["causes"]}
     assert causes["spec.containers[0].volumes.v"].startswith("has no source: give one of")
-    assert causes["spec.containers[0].environment.a b"].startswith("is no name for a variable")
+    assert causes["spec.containers[0].environment.a b"].startswith("is not a valid name of a variable")
 
 
 def test_a_size_beyond_the_maximum_is_refused_through_scale_too(clusters: Clusters) -> None:

@@ -1,5 +1,5 @@
 """What the recorded behaviour cases show of the Flux Operator, and how it is here: nothing foreign is used or touched,
-deletion finishes, what is deleted by hand comes back, and the Go operator is not disturbed.
+deletion finishes, what is deleted by hand comes back, and the Flux Operator is not disturbed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_an_object_of_somebody_else_is_not_used(miniclusters: MiniClusters, body
     make(miniclusters, {**body, "metadata": {"name": name}})
     before = own_part(miniclusters, kind, name)
     miniclusters.apply("taken", size=2)
-    miniclusters.reason("taken", lambda text: text == f"{what} exists and is not this MiniCluster's")
+    miniclusters.reason("taken", lambda text: text == f"{what} exists but does not belong to this MiniCluster")
     status = miniclusters.status("taken")
     assert status["phase"] == "Pending"
     assert {one["type"]: one["status"] for one in status["conditions"]}["Foreign"] == "True"
@@ -96,7 +96,7 @@ def test_children_that_are_orphaned_are_left_and_not_adopted_by_a_namesake(minic
     job = miniclusters.get("job", "orphans")
     miniclusters.kubectl("delete", "mc", "orphans", "--cascade=orphan")
     miniclusters.apply("orphans", size=2)
-    assert "exists and is not this MiniCluster's" in miniclusters.reason("orphans", bool)
+    assert "exists but does not belong to this MiniCluster" in miniclusters.reason("orphans", bool)
     assert miniclusters.get("job", "orphans")["metadata"]["uid"] == job["metadata"]["uid"]
 
 
@@ -146,7 +146,7 @@ def test_it_stands_back_while_the_go_operator_holds_its_lease(
     meta = {"name": "14dde902.flux-framework.org"}
     make(miniclusters, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
     miniclusters.apply("waits", size=1)
-    miniclusters.reason("waits", lambda text: "the Go operator is active" in text)
+    miniclusters.reason("waits", lambda text: "the Flux Operator is active" in text)
     assert not miniclusters.get("job")["items"]
     assert "StandingBack" in miniclusters.events("waits")
     # As an operator does that is told to stop.
@@ -161,7 +161,7 @@ def test_a_job_suspended_by_hand_is_shown_so_and_let_be(miniclusters: MiniCluste
     miniclusters.phase("byhand", "Running")
     miniclusters.kubectl("patch", "job", "byhand", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     miniclusters.phase("byhand", "Suspended")
-    miniclusters.reason("byhand", lambda text: text == "its Job is suspended by somebody else")
+    miniclusters.reason("byhand", lambda text: text == "its Job was suspended by another user or controller")
     miniclusters.kubectl("patch", "job", "byhand", "--type=merge", "-p", '{"spec": {"suspend": false}}')
     miniclusters.phase("byhand", "Running")
 

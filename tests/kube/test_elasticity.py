@@ -70,7 +70,7 @@ def test_it_grows_for_jobs_that_wait_and_shrinks_when_those_on_the_top_are_over(
     top = mc.flux("submit", "--requires=rank:2", "sh", "-c", WAITS).strip()
     mc.flux("job", "wait-event", top, "start")
     miniclusters.kubectl("patch", "mc/scaled", "--type=merge", "-p", '{"spec": {"size": 1}}')
-    miniclusters.reason("scaled", lambda reason: "waits until no job runs on the pods that go" in reason)
+    miniclusters.reason("scaled", lambda reason: "waits until no job runs on them" in reason)
     # New jobs go where pods stay; the one on the top is let be.
     assert mc.hosts(1) == mc.names(0)
     assert set(mc.pods()) == {0, 1, 2}

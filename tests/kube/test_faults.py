@@ -351,7 +351,7 @@ def test_a_node_that_does_not_answer_is_named_until_it_is_back(
         assert miniclusters.status("dead")["phase"] == "Running"
         until(lambda: "Degraded" in miniclusters.events("dead"))
         miniclusters.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
-        miniclusters.reason("dead", lambda text: "on a node that does not answer: it is made again once" in text)
+        miniclusters.reason("dead", lambda text: "on a node that does not answer: it is recreated once" in text)
     miniclusters.wait("dead", "ready", "2/2")
     miniclusters.phase("dead", "Running")
 

@@ -38,7 +38,7 @@ def test_a_command_that_fails_fails_its_jobset(sets: Sets, image: Callable[[str]
 def test_a_job_that_cannot_be_a_cluster_is_told_at_its_jobset(sets: Sets) -> None:
     wrong = labelled(replicated("node", "local/busybox:1", ["true"]), "{runn: node}")
     sets.jobset("wrong", wrong)
-    rule = "metadata.annotations.flux-framework.org/headrace-options.runn: is no option; did you mean run?"
+    rule = "metadata.annotations.flux-framework.org/headrace-options.runn: is not an option; did you mean run?"
     until(lambda: any(rule in text for text in sets.events("wrong")))
 
 

@@ -142,10 +142,10 @@ REFUSED = [
     (job(completions=3), "spec.completions: must be 2, as parallelism"),
     (job(size=0), "spec.parallelism: must be 1 or more"),
     (with_container(command=None), f"{MAIN}.command: is required, as the entry point of an image cannot be known"),
-    (job("{container: other}"), f"{OPTIONS}.container: 'other' is no container of the pod; there are: main"),
+    (job("{container: other}"), f"{OPTIONS}.container: 'other' is not a container of the pod (its containers: main)"),
     (with_pod(containers=[container(), container(name="b")]), f"{OPTIONS}.container: must say which of several"),
     (job("{run: all}"), f"{OPTIONS}.run: must be one of tasks, node, program"),
-    (job("{nodes: 2}"), f"{OPTIONS}.nodes: is no option; known are container, run,"),
+    (job("{nodes: 2}"), f"{OPTIONS}.nodes: is not an option; known are container, run,"),
     (job("{maxSize: 1}"), f"{OPTIONS}.maxSize: must be 2, which is parallelism, or more"),
     (job("{sharedMemory: much}"), f"{OPTIONS}.sharedMemory: must be a quantity such as 1Gi, or none"),
     (job("- a"), f"{OPTIONS}: must be a map in YAML or JSON"),
@@ -155,7 +155,7 @@ REFUSED = [
     ),
     (
         with_pod(initContainers=[container(name="headrace-view")]),
-        f"{POD}.initContainers[0].name: headrace-view is the container that brings Headrace",
+        f"{POD}.initContainers[0].name: headrace-view is the name of Headrace's own container",
     ),
     (
         with_pod(
@@ -196,7 +196,7 @@ def test_all_problems_are_told_at_once(always: Jobs) -> None:
 
 def test_the_label_cannot_be_put_on_a_job_that_exists(jobs: Jobs) -> None:
     jobs.create(job(suspend=True))
-    with pytest.raises(KubeError, match=r"cannot be put on a Job that exists.*: create the Job with it"):
+    with pytest.raises(KubeError, match=r"cannot be added to an existing Job.*: create the Job with it"):
         jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}={LABEL_VALUE}")
     assert LABEL_KEY not in (jobs.get("hello")["metadata"].get("labels") or {})
     jobs.kubectl("label", "job", "hello", "other=label")
@@ -281,7 +281,7 @@ def test_a_file_may_be_applied_again(jobs: Jobs, words: tuple[str, ...], documen
 @pytest.mark.parametrize("words", AGAIN, ids=" ".join)
 def test_a_file_with_another_command_is_refused_by_this_name(jobs: Jobs, words: tuple[str, ...]) -> None:
     jobs.kubectl("create" if words == ("replace",) else words[0], *words[1:], body=labelled(job(suspend=True)))
-    rule = "cannot be changed: delete the Job, and create it anew"
+    rule = "cannot be changed: delete the Job, and create it again"
     with pytest.raises(KubeError) as refused:
         jobs.kubectl(*words, body=labelled(with_container(command=["date"])))
     assert str(refused.value).strip().endswith(f'The Job "hello" is invalid: {MAIN}.command: {rule}')

@@ -98,7 +98,7 @@ def test_a_minicluster_can_be_deleted_where_no_operator_runs_any_more(kept: Kept
         where = ["-n", kept.its.namespace, "--kubeconfig", str(kept.its.cluster.kubeconfig)]
         waits = subprocess.Popen([*headrace, "mini", "delete", *where, "left"], stderr=subprocess.PIPE, text=True)
         assert waits.stderr is not None
-        assert "where no operator runs: headrace mini delete --without-saving left" in waits.stderr.readline()
+        assert "if no operator runs: headrace mini delete --without-saving left" in waits.stderr.readline()
         done = subprocess.run([*headrace, "mini", "delete", *where, "--without-saving", "left"], check=False)
         assert (done.returncode, waits.wait()) == (0, 0)
         assert not kept.its.get("minicluster")["items"] and not kept.its.pods("left")

@@ -181,7 +181,7 @@ def test_names_of_the_jobs_pods_are_this_machine_or_are_named() -> None:
         ({"env": {3: "1"}}, r"^env\[3\]: name and value must be texts"),
         ({"env": {"": "1"}}, r"^env\[''\]: must be the name of a variable, not empty$"),
         ({"env": {"A": "\0"}}, r"^env\['A'\]: must not contain the character NUL$"),
-        ({"env": {"B": "1", "A=B": "1"}}, r"^env\['A=B'\]: 'A=B' is no name for a variable"),
+        ({"env": {"B": "1", "A=B": "1"}}, r"^env\['A=B'\]: 'A=B' is not a valid name of a variable"),
         ({"env": {"JOB_COMPLETION_INDEX": "1"}}, r"^env\['JOB_COMPLETION_INDEX'\]: "),
         ({"env": {"FLUX_QUEUE_POLICY": "lifo"}}, r"^env\['FLUX_QUEUE_POLICY'\]: FLUX_QUEUE_POLICY must be one of"),
         ({"env": ["A"]}, "env: must be a dict"),

@@ -129,7 +129,7 @@ def selector(text: str) -> Matches:
 def _requirement(part: str) -> Matches:
     found = next(filter(None, (form.fullmatch(part) for form in _FORMS)), None)
     if found is None:
-        raise ValueError(f"'{part}' is no requirement of a label selector")
+        raise ValueError(f"'{part}' is not a requirement of a label selector")
     fields = found.groupdict()
     key, sign = fields["key"], fields["sign"]
     if "values" in fields:

@@ -60,7 +60,7 @@ def test_the_runtime_of_a_trainjob_is_given_by_name_or_file(tmp_path: Path, caps
     path.write_text(TRAIN)
     own.write_text(RUNTIME)
     assert headrace(["mini", "convert", str(path)]) == 1
-    assert "spec.runtimeRef.name: 'elsewhere' is in no document here: give its file" in capsys.readouterr().err
+    assert "spec.runtimeRef.name: 'elsewhere' is not in any of the documents: give its file" in capsys.readouterr().err
     assert headrace(["mini", "convert", "--runtime", "headrace-torch", str(path)]) == 0
     printed = capsys.readouterr()
     assert "tasks: 0" in printed.out and "pytorch" in printed.out

@@ -186,7 +186,7 @@ def test_one_that_another_controller_manages_is_not_waited_for(
     taking.answer("PATCH", f"{CLUSTERS}/sample", theirs)
     for waits in ([], ["--wait"], ["--no-wait"]):
         assert headrace(["mini", "apply", *waits, file]) == 0
-        told = "headrace-mini: left to example.com/other (spec.managedBy): the operator of Headrace does nothing"
+        told = "headrace-mini: managed by example.com/other (spec.managedBy): Headrace's operator ignores it"
         assert capsys.readouterr().err.splitlines()[-1].startswith(told)
 
 
@@ -253,7 +253,7 @@ def test_a_conflict_names_the_field_its_manager_and_the_ways_out(
     assert headrace(["mini", "apply", file]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "headrace-mini: MiniCluster/sample: spec.size is set by kube-controller-manager (a HorizontalPodAutoscaler); "
-        "leave it out of the file, or take it over with --force"
+        "remove it from the file, or use --force to take it over"
     )
 
 
@@ -334,7 +334,7 @@ def test_a_kind_that_the_server_does_not_know_is_told(
     server: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert headrace(["mini", "apply", file]) == 1
-    assert "the API server knows no PersistentVolumeClaim of v1" in capsys.readouterr().err
+    assert "the API server has no kind PersistentVolumeClaim in apiVersion v1" in capsys.readouterr().err
 
 
 def test_miniclusters_are_listed(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,7 +369,7 @@ def test_who_names_no_minicluster_is_told_which_there_are(server: Server, capsys
     server.items(PODS)
     for line in (["status", "x"], ["scale", "x", "2"], ["delete", "x"], ["connect", "x"]):
         assert headrace(["mini", *line]) == 1
-        assert "no MiniCluster x in namespace team (there: one, two)" in capsys.readouterr().err
+        assert "no MiniCluster x in namespace team (existing: one, two)" in capsys.readouterr().err
     server.answers.clear()
     assert headrace(["mini", "status", "x"]) == 1
     assert "does not know the kind MiniCluster" in capsys.readouterr().err
@@ -435,7 +435,7 @@ def test_a_container_that_a_pod_does_not_have_is_told_with_those_that_there_are(
     server.answer("GET", f"{PODS}/p/log", {"message": "container other is not valid for pod p"}, 400)
     for words in (["logs", "-f"], ["connect"]):
         assert headrace(["mini", *words, "-c", "other", "sample"]) == 1
-        told = "headrace-mini: pod p has no container other (there: sample, web)\n"
+        told = "headrace-mini: pod p has no container other (existing: sample, web)\n"
         assert capsys.readouterr().err == told
 
 
@@ -484,7 +484,7 @@ def test_the_log_of_a_pod_that_was_killed_goes_on_in_the_next(
     assert headrace(["mini", "logs", "-f", "sample"]) == 0
     out, err = capfd.readouterr()
     assert out == "begins\nbegins again, ends\n"
-    assert err == "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one\n"
+    assert err == "headrace-mini: pod p has ended, and MiniCluster sample continues in another pod\n"
     # The job of one that is over goes on nowhere.
     over = cluster(phase="Failed", exitCode=143, times={"finished": "2026-01-01T00:00:00Z"})
     server.answer("GET", f"{CLUSTERS}/sample", over)
@@ -519,7 +519,7 @@ def test_a_log_that_ends_before_the_kubelet_tells_of_the_end_goes_on_in_the_next
     assert headrace(["mini", "logs", "-f", "sample"]) == 0
     out, err = capfd.readouterr()
     assert out == "begins\nends\n"
-    assert err == "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one\n"
+    assert err == "headrace-mini: pod p has ended, and MiniCluster sample continues in another pod\n"
     assert of_logs(server) == [""], "its status came in time"
 
 
@@ -565,7 +565,7 @@ def test_a_pod_on_a_node_that_is_lost_is_not_read_for_ever(
     assert out == "begins\nends\n"
     assert err.splitlines() == [
         "headrace-mini: no route to its node",
-        "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one",
+        "headrace-mini: pod p has ended, and MiniCluster sample continues in another pod",
     ]
 
 
@@ -609,7 +609,7 @@ def test_a_log_that_will_never_be_is_not_waited_for(server: Server, capsys: pyte
     server.items(PODS, pod("p", phase="Failed", reason="Evicted", **container(waiting={})))
     server.answer("GET", f"{PODS}/p/log", WAITING, 400)
     assert headrace(["mini", "logs", "-f", "sample"]) == 1
-    assert "container sample of pod p has not started (Failed: Evicted), and has ended without" in (
+    assert "container sample of pod p has not started (Failed: Evicted), and has ended without it" in (
         capsys.readouterr().err
     )
 
@@ -619,7 +619,7 @@ def test_connect_says_of_one_that_has_ended_that_nothing_is_left(
 ) -> None:
     over = cluster(phase="Failed", exitCode=3, times={"finished": "2026-01-01T00:00:00Z"})
     server.answer("GET", f"{CLUSTERS}/sample", over)
-    told = "MiniCluster sample has ended (Failed, exit code 3), and no broker is left to connect to: "
+    told = "MiniCluster sample has ended (Failed, exit code 3), and no broker is running: "
     again = "to run it again, headrace mini delete sample, then apply it\n"
     server.items(PODS, pod("p", phase="Failed", **container(terminated={"exitCode": 3})))
     assert headrace(["mini", "connect", "sample"]) == 1
@@ -637,7 +637,7 @@ def test_connect_says_of_one_that_has_not_started_when_it_will_work(
     assert headrace(["mini", "connect", "sample"]) == 1
     told = capsys.readouterr().err
     assert "container sample of pod p has not started (Pending: image nope:1" in told
-    assert told.endswith("; connect when headrace mini status sample tells Running\n")
+    assert told.endswith("; connect when headrace mini status sample shows Running\n")
     server.items(PODS, pod("p", phase="Running", **container(running={})))
     server.answer("GET", f"{PODS}/p/exec", {"message": "no"}, 403)
     assert headrace(["mini", "connect", "sample", "flux", "uptime"]) == 1
@@ -674,7 +674,7 @@ def test_a_size_above_the_largest_is_told_with_both_and_with_the_way_to_raise_it
     server.answer("GET", f"{CLUSTERS}/sample", one)
     assert headrace(["mini", "scale", "sample", "5"]) == 1
     assert capsys.readouterr().err == (
-        "headrace-mini: MiniCluster sample has maxSize 3, and 5 is above it: raise spec.maxSize first, in its file or "
+        "headrace-mini: size 5 is above the maxSize of MiniCluster sample, 3: raise spec.maxSize first, in its file or "
         'by kubectl patch minicluster sample -n team --type merge -p \'{"spec": {"maxSize": 5}}\'\n'
     )
     assert all(method == "GET" for method, *_ in server.asked)
@@ -742,8 +742,8 @@ def test_a_deletion_waits_for_the_pods_and_says_so(
     assert out == "MiniCluster/sample deleted\n"
     assert err.splitlines() == [
         "headrace-mini: MiniCluster sample is being deleted",
-        "headrace-mini: 2 pods of sample still to end",
-        "headrace-mini: 1 pod of sample still to end",
+        "headrace-mini: 2 pods of sample to end",
+        "headrace-mini: 1 pod of sample to end",
     ]
     listed = next(query for _, path, query, _ in server.asked if path == PODS)
     assert listed["labelSelector"] == "flux-framework.org/minicluster=sample"
@@ -768,10 +768,10 @@ def test_a_deletion_that_waits_for_the_operator_says_what_to_do_without_one(
         assert headrace(["mini", "delete", "sample"]) == 0
         told.append(capsys.readouterr().err)
     assert told[0] == (
-        "headrace-mini: MiniCluster sample waits until the operator has saved its queue (a minute at most; where no "
+        "headrace-mini: MiniCluster sample waits until the operator has saved its queue (at most a minute; if no "
         "operator runs: headrace mini delete --without-saving sample)\n"
     )
-    assert told[1].endswith("sample waits for who has set its finalizers (a.example/b, c.example/d)\n")
+    assert told[1].endswith("sample waits for its finalizers to be removed (a.example/b, c.example/d)\n")
 
 
 def test_without_saving_our_finalizer_goes_and_those_of_others_stay(server: Server) -> None:
@@ -816,7 +816,7 @@ def test_pods_that_were_to_stay_without_their_minicluster_are_not_waited_for(
     server.items(PODS, pod("a"))
     server.items(JOBS, {"metadata": {"name": "sample", "uid": pod("a")["metadata"]["ownerReferences"][0]["uid"]}})
     assert headrace(["mini", "delete", "sample"]) == 1
-    assert "no MiniCluster sample in namespace team (there: none)" in capsys.readouterr().err
+    assert "no MiniCluster sample in namespace team (existing: none)" in capsys.readouterr().err
 
 
 def test_who_may_not_list_pods_can_delete(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -839,7 +839,7 @@ def test_the_namespace_and_the_context_can_be_chosen(server: Server, capsys: pyt
         "that the cluster runs, and that KUBECONFIG, --kubeconfig or --context select the right one\n"
     )
     assert headrace(["mini", "status", "--context", "nowhere"]) == 1
-    assert "no context 'nowhere' (there are: here, away)" in capsys.readouterr().err
+    assert "no context 'nowhere' (existing: here, away)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -858,7 +858,7 @@ def test_without_a_kubeconfig_it_is_told_what_was_looked_for(
     line: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert headrace(line.replace("FILE", file).split()[1:]) == 1
-    assert "no kubeconfig: none is not there" in capsys.readouterr().err
+    assert "no kubeconfig: none does not exist" in capsys.readouterr().err
 
 
 # --- Jobs that are clusters
@@ -950,35 +950,39 @@ def test_labelled_jobs_are_listed_as_they_are_named(server: Server, capsys: pyte
 def test_a_kind_that_names_no_cluster_is_told_with_those_that_do(
     server: Server, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    known = "a MiniCluster is named by NAME alone, others by job/NAME or jobset/NAME or trainjob/NAME"
+    known = "use NAME for a MiniCluster, or job/NAME or jobset/NAME or trainjob/NAME"
     for line in (["status", name], ["logs", name], ["connect", name], ["scale", name, "2"], ["delete", name]):
         assert headrace(["mini", *line]) == 1
-        assert capsys.readouterr().err == f"headrace-mini: {name} names no cluster: {known}\n"
+        assert capsys.readouterr().err == f"headrace-mini: {name} does not name a cluster: {known}\n"
     assert server.asked == []
 
 
 @pytest.mark.parametrize(
     ("words", "instead"),
     [
-        (["delete", "job/hello"], "deleted here; kubectl delete job hello -n team"),
-        (["delete", "trainjob/hello"], "deleted here; kubectl delete trainjob hello -n team"),
+        (["delete", "job/hello"], "deletes only MiniClusters; use kubectl delete job hello -n team"),
+        (["delete", "trainjob/hello"], "deletes only MiniClusters; use kubectl delete trainjob hello -n team"),
         (
             ["scale", "job/hello", "4"],
-            "scaled here; kubectl patch job hello -n team --type merge -p "
+            "scales only MiniClusters; kubectl patch job hello -n team --type merge -p "
             """'{"spec": {"parallelism": 4, "completions": 4}}'""",
         ),
         (
             ["scale", "job/hello", "0"],
-            """scaled here; kubectl patch job hello -n team --type merge -p '{"spec": {"suspend": true}}'""",
+            "scales only MiniClusters; kubectl patch job hello -n team --type merge -p "
+            """'{"spec": {"suspend": true}}'""",
         ),
-        (["scale", "jobset/hello", "4"], "scaled here; delete it, and create it with the size 4 in its file"),
+        (
+            ["scale", "jobset/hello", "4"],
+            "scales only MiniClusters; delete it, and create it with the size 4 in its file",
+        ),
     ],
 )
 def test_what_only_miniclusters_can_is_told_with_what_does_it_for_a_job(
     server: Server, capsys: pytest.CaptureFixture[str], words: list[str], instead: str
 ) -> None:
     assert headrace(["mini", *words]) == 1
-    assert capsys.readouterr().err == f"headrace-mini: {words[1]}: only MiniClusters are {instead}\n"
+    assert capsys.readouterr().err == f"headrace-mini: {words[1]}: this command {instead}\n"
     assert server.asked == []
 
 
@@ -1004,7 +1008,7 @@ def test_a_job_that_is_no_cluster_has_no_broker_to_connect_to(
         server.answer("GET", f"{JOBS}/hello", {**ordinary, "metadata": {**ordinary["metadata"], "labels": labels}})
         assert headrace(["mini", "connect", "job/hello", "flux", "jobs"]) == 1
         assert capsys.readouterr().err == (
-            f"headrace-mini: Job hello is no cluster (Invalid: {why}), and has no broker: delete it, and create it "
+            f"headrace-mini: Job hello is not a cluster (Invalid: {why}) and has no broker: delete it, and create it "
             "with the label while the operator's webhook answers\n"
         )
     assert [path for _, path, *_ in server.asked if path.endswith("exec")] == []
@@ -1015,7 +1019,7 @@ def test_a_job_that_is_no_cluster_is_told_with_those_that_are(
 ) -> None:
     server.items(JOBS, labelled("other"))
     assert headrace(["mini", "logs", "job/hello"]) == 1
-    assert "no cluster job/hello in namespace team (there: job/other)" in capsys.readouterr().err
+    assert "no cluster job/hello in namespace team (existing: job/other)" in capsys.readouterr().err
 
 
 def test_logs_of_a_job_are_those_of_the_container_with_the_broker(
@@ -1062,7 +1066,7 @@ def test_hpa_writes_an_autoscaler_on_the_demand_of_the_queue(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--min", "3", "sample"], "the smallest size is 3, it must be from 1 to the largest, 2"),
+        (["--min", "3", "sample"], "the smallest size must be from 1 to the largest, 2, not 3"),
         (["job/sample"], "job/sample is not a MiniCluster"),
         (["absent"], "does not know the kind MiniCluster"),
     ],

@@ -51,14 +51,17 @@ def test_kinds_are_named_before_a_slash(text: str, found: tuple[str, str] | None
         ({"body": written()}, "Invalid: the operator's webhook did not see this Job when it was created"),
         ({"condition": "Failed", "told": {"exit": 3, "reason": "why"}}, "Failed: why"),
         *(
-            ({"condition": "Failed", "told": text}, "Running 0/2: it has failed, and the operator has not told how yet")
+            (
+                {"condition": "Failed", "told": text},
+                "Running 0/2: it has failed, and the operator has not reported the result yet",
+            )
             for text in ("", "no JSON", "[]", "{}")
         ),
         ({"condition": "Complete", "told": {"exit": 0, "reason": ""}}, "Finished"),
         *(
             (
                 {"condition": kind, "ready": 2},
-                "Running 0/2: it has succeeded, and the operator has not told how yet",
+                "Running 0/2: it has succeeded, and the operator has not reported the result yet",
             )
             for kind in ("Complete", "SuccessCriteriaMet")
         ),

@@ -83,7 +83,7 @@ def test_the_label_cannot_be_put_on_a_job_that_exists() -> None:
     answer = answered(labelled(job()), job())
     (cause,) = answer["status"]["details"]["causes"]
     assert cause["field"] == "metadata.labels.flux-framework.org/headrace"
-    assert cause["message"].startswith("cannot be put on a Job that exists")
+    assert cause["message"].startswith("cannot be added to an existing Job")
 
 
 def test_other_changes_of_labelled_jobs_are_allowed() -> None:
@@ -121,7 +121,7 @@ def test_the_label_of_a_cluster_stays_and_a_warning_says_so() -> None:
     answer = answered(job(), stored)
     assert answer["allowed"] and "/metadata/labels" in patched(answer)
     (warning,) = answer["warnings"]
-    assert warning.startswith("metadata.labels.flux-framework.org/headrace: stays on a Job that is a cluster")
+    assert warning.startswith("metadata.labels.flux-framework.org/headrace: is kept, because the pods of a cluster")
     assert not warning.endswith("...")
 
 

@@ -29,7 +29,7 @@ DEFAULT = Images()
 IMAGES = st.builds(Images, st.just("local/view:1"), st.booleans())
 POD = "spec.template.spec"
 MAIN = f"{POD}.containers[0]"
-RULE = "cannot be changed: delete the Job, and create it anew"
+RULE = "cannot be changed: delete the Job, and create it again"
 # The keys by which Kubernetes merges the items of lists (core/v1, patchMergeKey). Other lists are replaced.
 KEYS = {
     **dict.fromkeys(("containers", "initContainers", "env", "volumes"), "name"),

@@ -89,7 +89,7 @@ def test_an_interactive_cluster_needs_no_command() -> None:
     cluster = read(job("{interactive: true}", pod=bare))
     assert (cluster.interactive, cluster.argv) == (True, ())
     (rule,) = problems(job(pod=bare)).values()
-    assert rule.startswith("is required, as the entry point of an image cannot be known")
+    assert rule.startswith("is required, because the entry point of the image is not known")
 
 
 def test_numbers_that_are_missing_are_one() -> None:
@@ -111,17 +111,17 @@ CONTAINER = "spec.template.spec.containers[0]"
     ("document", "path", "rule"),
     [
         (job(size=0), "spec.parallelism", "must be 1 or more, not 0"),
-        (job(completions=3), "spec.completions", "must be 2, as parallelism"),
+        (job(completions=3), "spec.completions", "must be 2 (parallelism)"),
         (
             job(completions=None),
             "spec.completions",
-            "must be 2, as parallelism: each index is a host of the cluster; it is missing",
+            "must be 2 (parallelism), not missing: each index is a host of the cluster",
         ),
         (job(parallelism="2"), "spec.parallelism", "must be a whole number, not '2'"),
         (job(parallelism=True), "spec.parallelism", "must be a whole number, not true"),
         (job(size=100_001), "spec.parallelism", "must be 100000 or less"),
-        (job(pod=pod(command=None)), f"{CONTAINER}.command", "is required, as the entry point"),
-        (job(pod=pod(command=None, args=["x"])), f"{CONTAINER}.command", "is required, as the entry point"),
+        (job(pod=pod(command=None)), f"{CONTAINER}.command", "is required, because the entry point"),
+        (job(pod=pod(command=None, args=["x"])), f"{CONTAINER}.command", "is required, because the entry point"),
         (job(pod=pod(command="hostname")), f"{CONTAINER}.command", "must be a list, not 'hostname'"),
         (job(pod=pod(command=["a", 3])), f"{CONTAINER}.command[1]", "must be text, not 3"),
         (job(pod=pod(command=["a", None])), f"{CONTAINER}.command[1]", "is required and must be text"),
@@ -130,29 +130,29 @@ CONTAINER = "spec.template.spec.containers[0]"
         (
             job(pod=pod(ports=[{"containerPort": 8050}])),
             f"{CONTAINER}.ports[0].containerPort",
-            "8050 is a port of Headrace",
+            "8050 is a port that Headrace uses",
         ),
         (
             job(pod=pod(ports=[{"containerPort": 8051}])),
             f"{CONTAINER}.ports[0].containerPort",
-            "8051 is a port of Headrace",
+            "8051 is a port that Headrace uses",
         ),
         (
             job(pod=pod(volumeMounts=[{"name": "x", "mountPath": "/mnt/flux/"}])),
             f"{CONTAINER}.volumeMounts[0].mountPath",
             "/mnt/flux is used by Headrace",
         ),
-        (job(pod=pod(env=[{"name": "A=B"}])), f"{CONTAINER}.env[0].name", "'A=B' is no name for a variable"),
+        (job(pod=pod(env=[{"name": "A=B"}])), f"{CONTAINER}.env[0].name", "'A=B' is not a valid name of a variable"),
         (job(pod=pod(env=[{"name": "", "value": "b"}])), f"{CONTAINER}.env[0].name", "must be the name of a variable"),
         (
             job("{container: main}", pod={"containers": [*pod()["containers"], *pod()["containers"]]}),
             "spec.template.spec.containers[1].name",
-            "'main' is the name of another container",
+            "'main' is also the name of another container",
         ),
         (
             job(pod={**pod(), "initContainers": [{"name": "a"}, {"name": "a"}]}),
             "spec.template.spec.initContainers[1].name",
-            "'a' is the name of another container",
+            "'a' is also the name of another container",
         ),
         (
             job(pod={**pod(), "initContainers": [{"name": ""}]}),
@@ -168,18 +168,18 @@ CONTAINER = "spec.template.spec.containers[0]"
         (
             job(pod={**pod(), "initContainers": [{"name": "headrace-view"}]}),
             "spec.template.spec.initContainers[0].name",
-            "headrace-view is the container that brings Headrace",
+            "headrace-view is the name of Headrace's own container",
         ),
         (
             job(pod={**pod(), "volumes": [{"name": "headrace-cluster", "emptyDir": {}}]}),
             "spec.template.spec.volumes[0].name",
-            "headrace-cluster is a volume of Headrace",
+            "headrace-cluster is the name of a volume of Headrace",
         ),
-        (job(pod={"containers": []}), "spec.template.spec.containers", "must have one container at least"),
+        (job(pod={"containers": []}), "spec.template.spec.containers", "must have at least one container"),
         (
             job(successPolicy={"rules": [{"succeededIndexes": "0,1"}, {"succeededIndexes": "1-1"}]}),
             "spec.successPolicy.rules[1].succeededIndexes",
-            "must have index 0, the lead",
+            "must include index 0, the lead",
         ),
         (
             job(successPolicy={"rules": [{"succeededIndexes": "first"}]}),
@@ -189,17 +189,17 @@ CONTAINER = "spec.template.spec.containers[0]"
         (
             job(size=3, successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]}),
             "spec.successPolicy.rules[0].succeededCount",
-            "must be 2, as less can be without index 0",
+            "must be 2, not 1: with fewer",
         ),
         (
             job(size=3, successPolicy={"rules": [{"succeededCount": 1}]}),
             "spec.successPolicy.rules[0].succeededCount",
-            "must be 3, as less can be without index 0",
+            "must be 3, not 1: with fewer",
         ),
         (
             {**job(size=10), "metadata": {"generateName": "a" * 100}},
             "metadata.generateName",
-            f"is too long: the last host, {'a' * 58}*****-9, must have 63",
+            f"is too long: the last host, {'a' * 58}*****-9, must have at most 63",
         ),
         (job(name="a" * 62), "metadata.name", "is too long: the last host"),
         (job("{maxSize: 11}", name="a" * 61), "metadata.name", "is too long: the last host"),

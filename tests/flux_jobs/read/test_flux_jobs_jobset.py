@@ -53,7 +53,7 @@ def test_of_several_replicas_the_first_is_the_cluster() -> None:
 def test_problems_of_its_job_have_their_path_in_the_jobset() -> None:
     wrong = {"template": {"spec": job_spec(completions=5)}}
     assert list(problems(jobset(wrong))) == ["spec.replicatedJobs[0].template.spec.completions"]
-    assert problems(jobset())["spec.replicatedJobs"] == "must have one Job at least"
+    assert problems(jobset())["spec.replicatedJobs"] == "must have at least one Job"
     long = {**TEMPLATE, "name": "p" * 60}
     assert problems(jobset(long))["metadata.name"].startswith("is too long: the last host, set-ppp")
 

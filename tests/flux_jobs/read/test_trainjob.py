@@ -153,11 +153,11 @@ def test_a_patch_gives_a_stock_runtime_its_options() -> None:
 @pytest.mark.parametrize(
     ("documents", "path", "rule"),
     [
-        ([trainjob({}), runtime()], "spec.trainer.command", "is required, as the entry point"),
+        ([trainjob({}), runtime()], "spec.trainer.command", "is required, because the entry point"),
         (
             [trainjob(COMMAND, "other"), runtime()],
             "spec.runtimeRef.name",
-            "'other' is in no document here: give its file",
+            "'other' is not in any of the documents: give its file",
         ),
         ([trainjob(COMMAND, "")], "spec.runtimeRef.name", "is required: give its file, or one of headrace-distributed"),
         ([trainjob({**COMMAND, "numNodes": 0}), runtime()], "spec.trainer.numNodes", "must be 1 or more, not 0"),
@@ -186,7 +186,7 @@ def test_a_patch_gives_a_stock_runtime_its_options() -> None:
         (
             [trainjob(COMMAND), runtime({"mpi": {}})],
             "ClusterTrainingRuntime.spec.mlPolicy.mpi",
-            "is no policy for brokers",
+            "is not supported by brokers",
         ),
         (
             [trainjob(COMMAND, **patch_2_2({})), {**runtime(), "apiVersion": "v2"}],
@@ -196,17 +196,17 @@ def test_a_patch_gives_a_stock_runtime_its_options() -> None:
         (
             [trainjob(COMMAND, podSpecOverrides=[{"targetJobs": [{"name": "nodes"}]}]), runtime()],
             "spec.podSpecOverrides[0].targetJobs[0].name",
-            "'nodes' is none of the Jobs of the runtime; there are: dataset-initializer, node",
+            "'nodes' is not one of the Jobs of the runtime (dataset-initializer, node)",
         ),
         (
             [trainjob(COMMAND, **override_2_0(containers=[{"name": "main"}])), runtime()],
             "spec.podSpecOverrides[0].containers[0].name",
-            "'main' is none of the containers of node; there are: node",
+            "'main' is not one of the containers of node (node)",
         ),
         (
             [trainjob(COMMAND, **override_2_0(initContainers=[{"name": "main"}])), runtime()],
             "spec.podSpecOverrides[0].initContainers[0].name",
-            "'main' is none of the initContainers of node, which has none",
+            "'main' is not one of the initContainers of node, which has none",
         ),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_name_that_somebody_else_has_is_left_alone_and_told() -> None:
     working(server, scenario, hostfiles.build)
     assert server.all("configmaps")[0]["data"] == {"mine": ""}
     (event,) = server.all("events")
-    assert event["message"] == "ConfigMap/sum-hosts exists and is not this Job's"
+    assert event["message"] == "ConfigMap/sum-hosts exists but does not belong to this Job"
 
 
 def test_a_refusal_is_counted_and_tried_again() -> None:

@@ -44,9 +44,9 @@ def test_several_files_are_one(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     path = config(tmp_path, {})
-    with pytest.raises(CredentialsError, match="no context 'x' \\(there are: here\\)"):
+    with pytest.raises(CredentialsError, match="no context 'x' \\(existing: here\\)"):
         from_kubeconfig([path], "x")
-    with pytest.raises(CredentialsError, match=r"no kubeconfig: .*/\.kube/config is not there"):
+    with pytest.raises(CredentialsError, match=r"no kubeconfig: .*/\.kube/config does not exist"):
         find(environ={"HOME": str(tmp_path)})
     path.write_text("[")
     with pytest.raises(CredentialsError, match="kubeconfig"):

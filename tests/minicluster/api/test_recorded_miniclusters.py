@@ -21,7 +21,7 @@ CASES = [
 # name: why ours answers otherwise.
 REFUSED_BY_US_ONLY = {
     "variant-tasks-negative": "flux submit -n-3 can never run; said before anything is created",
-    "variant-curve-cert": "no broker starts with a curveCert that is no certificate",
+    "variant-curve-cert": "no broker starts with a curveCert that is not a certificate",
 }
 TAKEN_BY_US_ONLY = {
     "variant-services-pod-fields": "the service account does not exist in that cluster; the file is fine"

@@ -21,7 +21,7 @@ def container(**fields: Any) -> dict[str, Any]:
 
 
 def test_the_field_and_the_place_of_an_open_quote_are_told() -> None:
-    told = "is no shell text: the quote that begins in line 2 is never closed: 's up\""
+    told = "is not valid shell text: the quote that begins in line 2 is never closed: 's up\""
     assert problems(container(command='echo "a"\n  echo it\'s up"')) == {f"{FIRST}.command": told}
 
 

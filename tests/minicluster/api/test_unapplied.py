@@ -62,7 +62,7 @@ def test_what_another_field_leaves_without_effect_is_listed_with_the_reason() ->
     config = "[bootstrap]\nhosts = []\n[resource]\nexclude = '0'\n[tbon]\n"
     flux = {"brokerConfig": config, "scheduler": {"queuePolicy": "easy"}, "submitCommand": "x", "optionFlags": "-x"}
     placement = ["spec.flux.brokerConfig [bootstrap]", "spec.flux.brokerConfig [resource]"]
-    replaced = "spec.flux.scheduler (brokerConfig stands in for it)"
+    replaced = "spec.flux.scheduler (brokerConfig replaces it)"
     runner = {"command": "x", "launcher": True, "commands": {"servicePre": "x"}}
     assert listed({"containers": [runner], "flux": flux}) == [
         "spec.containers[0].commands.servicePre",

@@ -38,8 +38,8 @@ def test_it_wants_as_many_pods_as_jobs_need_nodes() -> None:
     ("spec", "sizes", "why"),
     [
         ({"autoscale": {"minSize": 1}}, (1, None), "has spec.autoscale"),
-        ({}, (3, None), "the smallest size is 3, it must be from 1 to the largest, 2"),
-        ({}, (0, 4), "the smallest size is 0"),
+        ({}, (3, None), "the smallest size must be from 1 to the largest, 2, not 3"),
+        ({}, (0, 4), "the smallest size must be from 1 to the largest, 4, not 0"),
     ],
 )
 def test_what_would_not_work_is_refused(spec: Any, sizes: tuple[int, int | None], why: str) -> None:

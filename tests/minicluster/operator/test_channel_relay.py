@@ -83,7 +83,9 @@ def test_a_lead_that_sends_too_much_is_cut_before_it_has_passed() -> None:
     assert got <= 300_000
 
 
-@pytest.mark.parametrize(("again", "told"), [(True, "closed its connections again and again"), (False, "did not keep")])
+@pytest.mark.parametrize(
+    ("again", "told"), [(True, "closed and opened connections too often"), (False, "violated the protocol")]
+)
 def test_a_lead_whose_connections_end_is_given_up(again: bool, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_relay, "_RECONNECTS", 0.5)
     made = 0

@@ -40,7 +40,7 @@ def test_a_secret_without_a_key_is_named_with_the_key() -> None:
     with pytest.raises(ValueError, match=r"Secret sample-curve has no key curve\.cert"):
         keys_of(made)
     made["data"][CURVE_CERT] = "###"
-    with pytest.raises(ValueError, match=r"curve\.cert is not text in base64"):
+    with pytest.raises(ValueError, match=r"curve\.cert is not valid base64 text"):
         keys_of(made)
 
 

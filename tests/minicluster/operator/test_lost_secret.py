@@ -12,8 +12,8 @@ from headrace.k8s.objects.timestamps import text_of
 Object = dict[str, Any]
 
 GONE = (
-    "Secret hello-curve is gone, and pods that are made again cannot start without it: put it back, or delete Job "
-    "hello, and all start anew"
+    "Secret hello-curve was deleted, and new pods cannot start without it: restore it, or delete Job "
+    "hello to recreate all pods"
 )
 
 
@@ -105,7 +105,7 @@ def test_all_pods_of_a_start_are_made_anew_where_some_have_the_lost_keys() -> No
     assert world.names("secrets") == ["hello-curve"]
     (event,) = [one for one in world.server.all("events") if one["reason"] == "KeysLost"]
     assert event["message"] == (
-        "Secret hello-curve is gone, and only pods hello-[0-1] have its keys: all pods start anew"
+        "Secret hello-curve was deleted, and only pods hello-[0-1] have its keys: recreating all"
     )
     world.server.run_pods("hello")
     world.settle()

@@ -62,7 +62,7 @@ def test_a_lead_that_is_replaced_where_followers_have_completed_has_all_pods_mad
     world.look()
     assert world.names("jobs") == []
     (event,) = [one for one in world.server.all("events") if one["reason"] == "LeadReplaced"]
-    assert event["message"] == "pods hello-1 have ended with a lead that was replaced: all pods start anew"
+    assert event["message"] == "pods hello-1 ended together with a former lead: all pods are recreated"
     world.settle()
     again = world.server.one("jobs", "hello")
     assert again is not None and again["metadata"]["uid"] != job["metadata"]["uid"]
@@ -80,7 +80,7 @@ def test_an_instance_that_is_lost_with_its_lead_is_told_and_its_times_go() -> No
     assert world.status["phase"] == "Starting"
     assert "brokersUp" not in world.status["times"] and world.status["times"]["podsRunning"] == TIME
     (event,) = [one for one in world.server.all("events") if one["reason"] == "InstanceLost"]
-    assert event["message"].startswith("the lead is gone, and another one starts: 1 of 2 pods")
+    assert event["message"].startswith("the lead was lost, and a new one starts: 1 of 2 pods")
     world.server.run_pods("hello")
     world.settle()
     assert world.status["phase"] == "Running" and "brokersUp" in world.status["times"]
@@ -103,7 +103,7 @@ def test_a_change_that_is_refused_is_told_while_the_instance_runs() -> None:
     world.edit(flux={"topology": "foo"})
     world.settle()
     assert world.status["phase"] == "Running"
-    assert world.status["reason"].startswith("a change is not carried out: spec.flux.topology: ")
+    assert world.status["reason"].startswith("a change is not applied: spec.flux.topology: ")
 
 
 def restart_lead(world: World, code: int, at: str) -> None:
@@ -222,7 +222,7 @@ def test_a_lead_that_is_lost_again_and_again_is_made_again_ever_later() -> None:
     assert world.names("jobs") == []
     assert (world.status["phase"], world.status["reason"]) == (
         "Pending",
-        f"its lead was lost, and pods have failed 3 times so far: all start anew at {text_of(told + 33)}",
+        f"the lead was lost, and pods have failed 3 times so far: all pods are recreated at {text_of(told + 33)}",
     )
     # Another operator goes by what the status tells.
     world.restart()
@@ -269,7 +269,7 @@ def test_a_failure_is_told_with_the_leads_code() -> None:
     world.now += 3
     world.look()
     status = world.status
-    assert (status["phase"], status["reason"]) == ("Running", "the job has ended, its pods are ending")
+    assert (status["phase"], status["reason"]) == ("Running", "the job has ended, its pods are stopping")
     assert "exitCode" not in status and "finished" not in status["times"]
     end(world, lead, 143, json.dumps({"exit": 143, "reason": "the pod was told to end", "killed": True}))
     world.server.change(job, conditions=[target, {**target, "type": "Failed"}])
@@ -308,7 +308,7 @@ def test_it_runs_until_its_end_is_told() -> None:
         not_ready(world, pod_of(world, index))
     world.links.said = None
     world.settle()
-    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are ending")
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are stopping")
 
 
 def test_a_lead_whose_node_does_not_answer_is_not_taken_for_one_that_ends() -> None:
@@ -353,7 +353,7 @@ def test_pods_that_are_deleted_and_come_back_are_named() -> None:
     world.server.change(job, failed=2)
     world.now += 3
     world.look()
-    text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it makes pods hello-[1-2] again"
+    text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it recreates pods hello-[1-2]"
     assert world.status["reason"] == text
     world.say(brokers_up=3)
     world.server.run_pods("hello")

@@ -94,8 +94,9 @@ HELD = {"holderIdentity": "go", "leaseDurationSeconds": 15, "renewTime": "2023-1
 
 
 class Listed:
-    """An API server where the Go operator holds its Lease in operator-system; `leases` has (namespace, field selector)
-    of each listing of Leases. What is there does not change.
+    """An API server where the Flux Operator holds its Lease in operator-system. Its objects do not change.
+
+    `leases` has (namespace, field selector) of each listing of Leases.
     """
 
     def __init__(self, refused: str = "nowhere") -> None:

@@ -122,7 +122,7 @@ async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], Non
                     yield chunk
                 if not follow or not await _is_replaced(api, chosen, name):
                     return
-                tell(f"pod {name} was ended, and {chosen.cluster} goes on in another one")
+                tell(f"pod {name} has ended, and {chosen.cluster} continues in another pod")
                 replaced, news = name, News(tell)
             elif ended(await cluster_of(api, chosen)):
                 return
@@ -245,7 +245,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str
     if state != "waiting":
         raise exc
     if conditions.has_ended(PODS, pod):
-        raise NotRunningError(f"{text}, and has ended without")
+        raise NotRunningError(f"{text}, and has ended without it")
     if not follow:
         raise NotRunningError(f"{text}; headrace mini logs -f {chosen.argument} waits for it")
     return text
@@ -261,7 +261,7 @@ def state_of(pod: Object, container: str) -> tuple[str, str]:
     state = _state(pod, container)
     known = [str(one.get("name")) for key in ("containers", "initContainers") for one in spec.get(key) or ()]
     if container not in known:
-        raise NotFoundError(f"pod {name} has no container {container} (there: {', '.join(known)})")
+        raise NotFoundError(f"pod {name} has no container {container} (existing: {', '.join(known)})")
     if "running" in state:
         return "running", f"container {container} of pod {name} runs"
     if "terminated" in state:
@@ -291,7 +291,7 @@ async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
     """
     if chosen.kind != MINICLUSTERS.kind and status_of(cluster).get("phase") == INVALID:
         advice = "delete it, and create it with the label while the operator's webhook answers"
-        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {advice}")
+        raise NotRunningError(f"{chosen.cluster} is not a cluster ({progress(cluster)}) and has no broker: {advice}")
     over = ended(cluster)
     try:
         pod = await _pod_of(api, chosen)
@@ -306,7 +306,7 @@ async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
         raise NotRunningError(_nothing_left(chosen, cluster, with_logs=True))
     if state == "ended":
         raise NotRunningError(f"{text}; headrace mini logs {chosen.argument} shows what it wrote")
-    raise NotRunningError(f"{text}; connect when headrace mini status {chosen.argument} tells Running")
+    raise NotRunningError(f"{text}; connect when headrace mini status {chosen.argument} shows Running")
 
 
 def _nothing_left(chosen: Chosen, cluster: Object, with_logs: bool) -> str:
@@ -316,6 +316,6 @@ def _nothing_left(chosen: Chosen, cluster: Object, with_logs: bool) -> str:
     logs = f"headrace mini logs {name} shows what it wrote; " if with_logs else ""
     advice = f"headrace mini delete {name}, then apply it"
     if chosen.kind != MINICLUSTERS.kind:
-        advice = "delete it, then create it anew"
-    text = f"{chosen.cluster} has ended ({how}), and no broker is left to connect to"
+        advice = "delete it, then create it again"
+    text = f"{chosen.cluster} has ended ({how}), and no broker is running"
     return f"{text}: {logs}to run it again, {advice}"

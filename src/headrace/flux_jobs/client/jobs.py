@@ -36,18 +36,18 @@ def kind_and_name(text: str) -> tuple[str, str] | None:
         return None
     if kind not in KINDS or not name or "/" in name:
         others = " or ".join(f"{one}/NAME" for one in KINDS)
-        raise NotFoundError(f"{text} names no cluster: a MiniCluster is named by NAME alone, others by {others}")
+        raise NotFoundError(f"{text} does not name a cluster: use NAME for a MiniCluster, or {others}")
     return kind, name
 
 
 def deletion(namespace: str, kind: str, name: str) -> str:
     """The message of `mini delete` for a cluster that is not a MiniCluster."""
-    return f"{kind}/{name}: only MiniClusters are deleted here; kubectl delete {kind} {name} -n {namespace}"
+    return f"{kind}/{name}: this command deletes only MiniClusters; use kubectl delete {kind} {name} -n {namespace}"
 
 
 def resizing(namespace: str, kind: str, name: str, size: int) -> str:
     """The message of `mini scale` for a cluster that is not a MiniCluster."""
-    text = f"{kind}/{name}: only MiniClusters are scaled here"
+    text = f"{kind}/{name}: this command scales only MiniClusters"
     if kind != "job":
         return f"{text}; delete it, and create it with the size {size} in its file"
     if size < 1:
@@ -73,7 +73,7 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
             return await with_warning(api, as_minicluster(newest))
     there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
     listed = ", ".join(f"job/{one['metadata']['name']}" for one in there) or "none"
-    raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (there: {listed})")
+    raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (existing: {listed})")
 
 
 async def listed(api: Api, namespace: str) -> list[Object]:
@@ -150,7 +150,7 @@ def _status(job: Object, size: int) -> Object:
     if is_suspended(job):
         return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
     if end:
-        how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"
+        how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not reported the result yet"
         return {"phase": RUNNING, "ready": f"0/{size}", "reason": how, "times": times}
     # A pod without a readiness probe is ready as soon as it runs.
     ready = int(status.get("ready") or 0)

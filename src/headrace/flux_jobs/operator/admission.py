@@ -30,11 +30,11 @@ _ATTEMPTS = ("jobset.sigs.k8s.io/restart-attempt", "jobset.sigs.k8s.io/job-resta
 _JOBSET = "jobset.x-k8s.io"
 _EXISTS = Problem(
     f"metadata.labels.{LABEL_KEY}",
-    "cannot be put on a Job that exists, as its pods cannot be changed: create the Job with it",
+    "cannot be added to an existing Job, because its pods cannot be changed: create the Job with the label",
 )
 _STAYS = Problem(
     f"metadata.labels.{LABEL_KEY}",
-    "stays on a Job that is a cluster, as its pods cannot be changed: delete the Job, and create it without the label",
+    "is kept, because the pods of a cluster cannot be changed: delete the Job, and create it without the label",
 )
 
 

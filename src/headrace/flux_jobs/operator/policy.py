@@ -89,10 +89,10 @@ def id_of(job: Object) -> str:
 
 
 def original(job: Object) -> Object:
-    """The Job that `flux_job` received, except for the fields that admission overwrites by rule.
+    """The Job that `flux_job` received, except for the fields that admission always overwrites.
 
-    It is read as the same cluster. `job` may have the API server's defaults and the changes of controllers. A Job
-    without an ID is returned unchanged.
+    `read` returns the same cluster for it. `job` may have the API server's defaults and the changes of controllers. A
+    Job without an ID is returned unchanged.
     """
     cluster_id = id_of(job)
     if not cluster_id:
@@ -322,7 +322,8 @@ def _original_broker(container: Field, admitted: Field) -> Object:
     variable = _named(admitted["env"], (NAMESPACE_VARIABLE,))
     command = [] if container["command"].value == _COMMAND else _values(container["command"])
     args = _values(container["args"])
-    # If the file has a command without arguments, a merge leaves admission's arguments, and its variable, in place.
+    # `kubectl apply` of a file with a command but no arguments merges this command into the admitted container, which
+    # keeps admission's arguments and variable. These arguments are not the user's.
     is_merged = bool(_named(container["env"], (NAMESPACE_VARIABLE,)))
     if command and is_merged and args == _values(admitted["args"]):
         args = []

@@ -150,7 +150,7 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
         events.append(Report("Warning", "JobsLost", text))
     wanted = objects.parallelism(job)
     if wanted > plan.size:
-        text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows for more"
+        text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows more hosts"
         events.append(Report("Warning", "ScaledBeyond", text))
     if is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
         return tuple(events), None, False

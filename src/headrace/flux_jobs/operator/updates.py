@@ -45,7 +45,7 @@ _GENERATED = tuple(
 _METADATA = ("annotations", "labels")
 _POD = ("nodeSelector", "schedulingGates", "tolerations")
 _CONTAINERS = ("containers", "initContainers")
-_FIXED = "cannot be changed: delete the Job, and create it anew"
+_FIXED = "cannot be changed: delete the Job, and create it again"
 
 
 def updated(update: Object, job: Object) -> Object:

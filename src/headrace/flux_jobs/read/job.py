@@ -80,7 +80,7 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
     size = _size(spec)
     most = options.max_size or size
     if most < size:
-        annotation.below("maxSize").refuse(f"must be {size}, which is parallelism, or more, not {most}")
+        annotation.below("maxSize").refuse(f"must be at least {size} (parallelism), not {most}")
     if owner:
         _check_length(Field(None, "metadata.name", job.problems), name, max(size, most))
     elif metadata["name"].value:
@@ -154,14 +154,14 @@ def _size(spec: Field) -> int:
     given = completions.given or spec["parallelism"].given
     if given and completions.number(size if completions.given else 0) != size and len(spec.problems) == known:
         found = kind_of(completions.value) if completions.given else "missing"
-        completions.refuse(f"must be {size}, as parallelism: each index is a host of the cluster; it is {found}")
+        completions.refuse(f"must be {size} (parallelism), not {found}: each index is a host of the cluster")
     return size
 
 
 def _check_length(where: Field, name: str, most: int) -> None:
     last = f"{name}-{most - 1}"
     if len(last) > _MOST_NAME:
-        where.refuse(f"is too long: the last host, {last}, must have {_MOST_NAME} characters at most")
+        where.refuse(f"is too long: the last host, {last}, must have at most {_MOST_NAME} characters")
 
 
 def _check_success_policy(policy: Field, size: int) -> None:
@@ -176,13 +176,13 @@ def _check_success_policy(policy: Field, size: int) -> None:
                 indexes.refuse(f"must be indexes such as 0,2-4: {exc}")
                 continue
             if 0 not in ids:
-                indexes.refuse(f"must have index 0, the lead, whose end is the cluster's; it is {kind_of(text)}")
+                indexes.refuse(f"must include index 0, the lead, because the cluster ends with it, not {kind_of(text)}")
                 continue
             among = len(ids)
         if enough.number(among) < among:
             enough.refuse(
-                f"must be {among}, as less can be without index 0, the lead, whose end is the cluster's; it is "
-                f"{kind_of(enough.value)}"
+                f"must be {among}, not {kind_of(enough.value)}: with fewer, the Job could succeed before its lead "
+                "(index 0) has ended"
             )
 
 
@@ -192,12 +192,12 @@ def _container(pod: Field, options: Options, annotation: Field) -> Field:
     _check_names([*pod["initContainers"].items(), *containers])
     named = {one["name"].required_text(): one for one in containers}
     if not containers:
-        pod["containers"].refuse("must have one container at least")
+        pod["containers"].refuse("must have at least one container")
         pod.end()
     names = ", ".join(named)
     if options.container:
         if options.container not in named:
-            rule = f"{options.container!r} is no container of the pod; there are: {names}"
+            rule = f"{options.container!r} is not a container of the pod (its containers: {names})"
             annotation.below("container").refuse(rule)
         return named.get(options.container, containers[0])
     if len(containers) > 1 and _NODE not in named:
@@ -214,7 +214,7 @@ def _check_names(containers: list[Field]) -> None:
         if name == "":
             one["name"].refuse("must be the name of a container, not empty")
         elif isinstance(name, str) and name in known:
-            one["name"].refuse(f"{name!r} is the name of another container of the pod, too")
+            one["name"].refuse(f"{name!r} is also the name of another container of the pod")
         known.add(name if isinstance(name, str) else "")
 
 
@@ -223,7 +223,7 @@ def _check_taken(pod: Field) -> None:
     for kind in ("containers", "initContainers"):
         for one in pod[kind].items():
             if one["name"].text() == OUR_CONTAINER:
-                one["name"].refuse(f"{OUR_CONTAINER} is the container that brings Headrace: choose another name")
+                one["name"].refuse(f"{OUR_CONTAINER} is the name of Headrace's own container: choose another name")
             for mount in one["volumeMounts"].items():
                 path = posixpath.normpath(mount["mountPath"].text() or ".")
                 if any(f"{path}/".startswith(f"{ours}/") for ours in OUR_MOUNTS):
@@ -231,11 +231,11 @@ def _check_taken(pod: Field) -> None:
             for port in one["ports"].items():
                 number = port["containerPort"].number(0)
                 if number in (BROKER_PORT, CHANNEL_PORT):
-                    port["containerPort"].refuse(f"{number} is a port of Headrace: choose another one")
+                    port["containerPort"].refuse(f"{number} is a port that Headrace uses: choose another one")
     for volume in pod["volumes"].items():
         name = volume["name"].text()
         if name in OUR_VOLUMES:
-            volume["name"].refuse(f"{name} is a volume of Headrace: choose another name")
+            volume["name"].refuse(f"{name} is the name of a volume of Headrace: choose another name")
 
 
 def _mounts_as_text() -> str:
@@ -254,7 +254,7 @@ def _environment(container: Field) -> Iterator[Variable]:
         if one["name"].value == "":
             one["name"].refuse("must be the name of a variable, not empty")
         if "=" in name:
-            one["name"].refuse(f"{name!r} is no name for a variable, which has no '='")
+            one["name"].refuse(f"{name!r} is not a valid name of a variable, because it contains '='")
         value, source = one["value"].text(), one["valueFrom"]
         if value and source.given:
             source.refuse("cannot be combined with value")
@@ -281,8 +281,8 @@ def _argv(container: Field, options: Options) -> tuple[str, ...]:
         return ()
     if not container["command"].value:
         container["command"].refuse(
-            f"is required, as the entry point of an image cannot be known; without one, {ANNOTATION} has "
-            "interactive: true"
+            "is required, because the entry point of the image is not known; for a cluster without a command, set "
+            f"interactive: true in {ANNOTATION}"
         )
     elif command and not command[0]:
         container["command"].refuse("must name a program: its first word is empty")

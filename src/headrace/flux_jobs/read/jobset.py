@@ -40,7 +40,7 @@ def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
     jobs = spec["replicatedJobs"].items()
     names = [one["name"].required_text() for one in jobs]
     if not jobs:
-        spec["replicatedJobs"].refuse("must have one Job at least")
+        spec["replicatedJobs"].refuse("must have at least one Job")
         spec.end()
     index = _choose(spec, jobs, names, chosen)
     one = jobs[index]

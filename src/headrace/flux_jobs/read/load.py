@@ -83,7 +83,7 @@ def _find_runtime(document: Any, found: list[Any]) -> Any:
     if wanted in runtimes.BUILT_IN:
         return runtimes.BUILT_IN[wanted]
     known = ", ".join(runtimes.BUILT_IN)
-    rule = f"{wanted!r} is in no document here" if wanted else "is required"
+    rule = f"{wanted!r} is not in any of the documents" if wanted else "is required"
     advice = f"{rule}: give its file, or one of {known}, as --runtime"
     raise InvalidForeign([Problem("spec.runtimeRef.name", advice)])
 

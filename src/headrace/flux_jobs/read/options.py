@@ -86,7 +86,7 @@ def read_options(annotation: Field) -> Options:
         if key not in KEYS:
             close = difflib.get_close_matches(key, KEYS, 1)
             advice = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(KEYS)}"
-            options[key].refuse(f"is no option{advice}")
+            options[key].refuse(f"is not an option{advice}")
     return Options(
         container=options["container"].text(),
         run=Run(options["run"].choice(_values(Run), "tasks")) if options["run"].given else None,

@@ -142,7 +142,7 @@ def _moved(problem: Problem, places: dict[str, str]) -> Problem:
 def _check_policy(policy: Field) -> None:
     for name, why in _REFUSED.items():
         if policy[name].given:
-            rule = f"is no policy for brokers, since {why}; a runtime without a policy, such as"
+            rule = f"is not supported by brokers: {why}; a runtime without a policy, such as"
             policy[name].refuse(f"{rule} {runtimes.DISTRIBUTED}, runs the command itself")
 
 
@@ -170,7 +170,7 @@ def _node_container(step: Field) -> Field:
     containers = step["template"]["spec"]["template"]["spec"]["containers"]
     named = [one for one in containers.items() if one["name"].value == _NODE]
     if not named:
-        containers.refuse(f"must have a container with the name {_NODE}, which runs what the trainer says")
+        containers.refuse(f"must have a container with the name {_NODE}, which runs the trainer's command")
         containers.end()
     return named[0]
 
@@ -276,7 +276,7 @@ def _named(items: list[Field], name: Field, kinds: str) -> list[Field]:
     found = [one for one in items if one["name"].value == wanted]
     if not found and wanted:
         names = ", ".join(one["name"].text() for one in items)
-        name.refuse(f"{wanted!r} is none of the {kinds}" + (f"; there are: {names}" if names else ", which has none"))
+        name.refuse(f"{wanted!r} is not one of the {kinds}" + (f" ({names})" if names else ", which has none"))
     return found
 
 

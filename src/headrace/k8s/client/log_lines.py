@@ -32,8 +32,11 @@ class Lines:
         # The stamp of the last new line, and how many of its bytes were returned: a stream may be cut within a line.
         self._last = b""
         self._passed = 0
+        # The start of a line whose stamp is not complete yet.
         self._head = b""
+        # True if the last part did not end its line.
         self._is_within = False
+        # How many bytes of the present line are still to be skipped, because they were returned before.
         self._skip = 0
 
     def restart(self) -> None:

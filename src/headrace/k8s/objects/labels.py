@@ -46,12 +46,12 @@ def is_domain(text: str) -> bool:
 def check_domain(name: str, path: str) -> Iterator[Problem]:
     """Check a reference to an object by name; "" is no reference."""
     if name and not is_domain(name):
-        yield Problem(path, f"{name!r} is no name: {DOMAIN_RULE}")
+        yield Problem(path, f"{name!r} is not a valid name: {DOMAIN_RULE}")
 
 
 def check_name(name: str, path: str) -> Iterator[Problem]:
     if name and (len(name) > 63 or not LABEL.match(name)):
-        yield Problem(path, f"{name!r} is no name: {LABEL_RULE}, 63 at most")
+        yield Problem(path, f"{name!r} is not a valid name: {LABEL_RULE}, 63 at most")
 
 
 def check_service_name(name: str, path: str) -> Iterator[Problem]:

@@ -89,7 +89,7 @@ def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None
     if not present:
         looked = ", ".join(str(one) for one in paths)
         raise CredentialsError(
-            f"no kubeconfig: {looked} is not there; name one with --kubeconfig or KUBECONFIG, or run in a pod with a "
+            f"no kubeconfig: {looked} does not exist; use --kubeconfig or KUBECONFIG, or run in a pod with a "
             "service account"
         )
     return from_kubeconfig(present, context)
@@ -137,7 +137,7 @@ def from_kubeconfig(paths: list[Path], context: str = "") -> Cluster:
     where = ", ".join(str(path) for path in paths)
     if name not in merged["contexts"]:
         known = ", ".join(merged["contexts"]) or "none"
-        raise CredentialsError(f"kubeconfig {where}: no context {name!r} (there are: {known})")
+        raise CredentialsError(f"kubeconfig {where}: no context {name!r} (existing: {known})")
     chosen = merged["contexts"][name][0]
     cluster, cluster_path = merged["clusters"].get(chosen.get("cluster", ""), ({}, paths[0]))
     user, user_path = merged["users"].get(chosen.get("user", ""), ({}, paths[0]))

@@ -38,7 +38,7 @@ class Taken(Exception):
     """
 
     def __init__(self, what: str, owner: str, is_temporary: bool = False) -> None:
-        super().__init__(f"{what} exists and is not this {owner}'s")
+        super().__init__(f"{what} exists but does not belong to this {owner}")
         self.what = what
         self.is_temporary = is_temporary
 

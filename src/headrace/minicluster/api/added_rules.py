@@ -114,8 +114,8 @@ def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterat
         elif codes.operator == "In" and 0 in codes.values:
             yield Problem(f"{where}.values", "must not have 0 with operator: In, a pod that ends with 0 has not failed")
         if codes.container_name and codes.container_name not in containers:
-            listed = ", ".join(sorted(containers))
-            yield Problem(f"{where}.containerName", f"{codes.container_name!r} is no container of the pods: {listed}")
+            text = f"{codes.container_name!r} is not a container of the pods: {', '.join(sorted(containers))}"
+            yield Problem(f"{where}.containerName", text)
     if len(rule.on_pod_conditions) > _MOST_CONDITIONS:
         count = len(rule.on_pod_conditions)
         yield Problem(f"{path}.onPodConditions", f"has {count} conditions, at most {_MOST_CONDITIONS} fit")

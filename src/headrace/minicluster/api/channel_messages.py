@@ -86,7 +86,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def parse_state(body: Mapping[str, Any]) -> State:

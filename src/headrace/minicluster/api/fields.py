@@ -255,7 +255,7 @@ class View(Record, frozen=True):
     """
 
     name: Annotated[str, "Name of the init container and of the volume that bring Flux."] = DEFAULT_VIEW_NAME
-    image: Annotated[str, "The image that brings Flux; Headrace's own stands in for the well-known ones."] = (
+    image: Annotated[str, "The image that brings Flux; Headrace's own replaces the well-known ones."] = (
         DEFAULT_VIEW_IMAGE
     )
     disable: Annotated[Switch, "Bring no Flux: the container's image has its own."] = False

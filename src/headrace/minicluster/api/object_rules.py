@@ -161,7 +161,7 @@ def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Prob
     names = [one.name for one in context.sysctls]
     for index, name in enumerate(names):
         if len(name) > 253 or not _SYSCTL.match(name):
-            rule = f"{name!r} is no kernel parameter, such as net.core.somaxconn"
+            rule = f"{name!r} is not a kernel parameter such as net.core.somaxconn"
             yield Problem(f"{path}.sysctls[{index}].name", rule)
         elif name in names[:index]:
             yield Problem(f"{path}.sysctls[{index}].name", f"{name!r} is given twice")
@@ -187,7 +187,7 @@ def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str)
     for name, text in given.items():
         where = f"{path}.{name}"
         if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
-            yield Problem(where, "is no resource of a whole pod: cpu, memory, hugepages-SIZE; give it to a container")
+            yield Problem(where, "is not a resource of a pod (cpu, memory, hugepages-SIZE): set it for a container")
             continue
         if quantity(text) < 0:
             yield Problem(where, f"must not be negative, it is {text}")
@@ -204,9 +204,10 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
     yield from _check_security(container.security_context, f"{path}.securityContext")
     for variable, secret in container.secrets.items():
         if not is_domain(secret.name):
-            yield Problem(f"{path}.secrets.{variable}.name", f"{secret.name!r} is no name of a Secret: {DOMAIN_RULE}")
+            rule = f"{secret.name!r} is not a valid name of a Secret: {DOMAIN_RULE}"
+            yield Problem(f"{path}.secrets.{variable}.name", rule)
         if not _KEY_OF_DATA.match(secret.key):
-            rule = f"{secret.key!r} is no key of a Secret: letters, digits, '-', '_' and '.'"
+            rule = f"{secret.key!r} is not a valid key of a Secret: letters, digits, '-', '_' and '.'"
             yield Problem(f"{path}.secrets.{variable}.key", rule)
     if container.life_cycle:
         yield from _check_words(container.life_cycle.post_start_exec, f"{path}.lifeCycle.postStartExec")
@@ -218,7 +219,7 @@ def _check_words(text: str, path: str) -> Iterator[Problem]:
     try:
         shlex.split(text)
     except ValueError as exc:
-        yield Problem(path, f"is no command: {str(exc).lower()}")
+        yield Problem(path, f"is not a valid command: {str(exc).lower()}")
 
 
 def check_image(image: str, path: str) -> Iterator[Problem]:
@@ -259,7 +260,9 @@ def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]
             where = f"{path}.{kind}.{name}"
             standard = name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-")
             if not standard and "/" not in name:
-                yield Problem(where, "is no resource: cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME")
+                yield Problem(
+                    where, "is not a resource (cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME)"
+                )
             else:
                 yield from check_key(name, f"{path}.{kind}")
             value = quantity(text)
@@ -334,6 +337,6 @@ def check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
     """Check the names of environment variables in the object at `path`."""
     for name in names:
         if not _VARIABLE.match(name):
-            yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")
+            yield Problem(f"{path}.{name}", "is not a valid name of a variable: letters, digits, '_', '-' and '.'")
         elif name == INDEX_VARIABLE or name.startswith(_OUR_VARIABLES):
             yield Problem(f"{path}.{name}", "is set by Kubernetes or Headrace in each pod, choose another variable")

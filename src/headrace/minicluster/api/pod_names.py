@@ -15,7 +15,7 @@ from msgspec import structs
 from .fields import MiniCluster
 from .plan import Plan
 
-# The address of all pods on one machine, as `-o torch` has it.
+# The address of all pods on one machine; `-o torch` uses the same.
 ADDRESS = "127.0.0.1"
 # The context before and after a host. A single slash before it begins a part of a path, so it does not match.
 _WORD = r"(?<![^\s,;=@\"'`(\[{<|&])"
@@ -67,9 +67,10 @@ class PodNames(NamedTuple):
     def first_name_in(self, text: str, given: str) -> str:
         """The first name of a pod in the text; "" for none.
 
-        This includes names that a script completes (`HOST-$i.SERVICE`) and names of pods that do not run here. A name
-        without its Service counts only if `given`, the text that users wrote, has such a name, too. Otherwise a
-        reference was expanded to the pod's own name.
+        This includes names that a script completes (`HOST-$i.SERVICE`) and names of pods that do not run here.
+
+        `given` is the text as users wrote it, before references to fields of the pod were expanded. A name without its
+        Service is returned only if `given` has such a name, too: otherwise it is the pod's own name, from a reference.
         """
         return self._found(text) or (self._alone(given) if self._alone(text) else "")
 

@@ -106,7 +106,7 @@ def _check(joined: str, *parts: _Part) -> Iterator[Problem]:
     for path, text in parts:
         found: OpenQuote | None = open_quote(text)
         if found:
-            yield Problem(path, f"is no shell text: {found}")
+            yield Problem(path, f"is not valid shell text: {found}")
             return
 
 

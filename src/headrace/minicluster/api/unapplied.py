@@ -74,7 +74,7 @@ def _overridden(flux: Flux, mode: Mode) -> Iterator[str]:
         for name in placement_of(given_config(flux.broker_config)):
             yield f"spec.flux.brokerConfig [{name}]"
         if flux.scheduler:
-            yield "spec.flux.scheduler (brokerConfig stands in for it)"
+            yield "spec.flux.scheduler (brokerConfig replaces it)"
     elif flux.scheduler and flux.scheduler.simple:
         yield "spec.flux.scheduler.simple"
     if flux.submit_command and mode is not Mode.SUBMIT:

@@ -161,7 +161,7 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
         if key not in _METADATA:
             yield Problem(f"metadata.{key}", _unknown_field(key, _METADATA))
     if metadata.get("namespace") and not LABEL.match(str(metadata["namespace"])):
-        yield Problem("metadata.namespace", f"{metadata['namespace']!r} is no name: {LABEL_RULE}")
+        yield Problem("metadata.namespace", f"{metadata['namespace']!r} is not a valid name: {LABEL_RULE}")
     for key in ("labels", "annotations"):
         given = metadata.get(key) or {}
         wrong = list(_check_shape(given, _TEXTS, f"metadata.{key}"))
@@ -393,7 +393,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         try:
             key_pair(flux.curve_cert)
         except ValueError as exc:
-            yield Problem("spec.flux.curveCert", f"is no certificate, as `flux keygen` makes them: {exc}")
+            yield Problem("spec.flux.curveCert", f"is not a certificate in the format of `flux keygen`: {exc}")
     if flux.broker_config:
         try:
             config_keys.check(given_config(flux.broker_config))
@@ -429,4 +429,4 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     if lead:
         for field, name in (("address", lead.address), ("name", lead.name)):
             if name and not _is_host(name):
-                yield Problem(f"{path}.leadBroker.{field}", f"{name!r} is no host name")
+                yield Problem(f"{path}.leadBroker.{field}", f"{name!r} is not a valid host name")

@@ -114,7 +114,7 @@ def conflicts(details: Object) -> list[Conflict]:
 def _refusal(what: str, foreign: list[Conflict]) -> str:
     fields = "; ".join(f"{one.field} is set by {_KNOWN.get(one.manager, one.manager)}" for one in foreign)
     them = "them" if len(foreign) > 1 else "it"
-    return f"{what}: {fields}; leave {them} out of the file, or take {them} over with --force"
+    return f"{what}: {fields}; remove {them} from the file, or use --force to take {them} over"
 
 
 async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
@@ -134,7 +134,7 @@ async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
     for one in found.get("resources") or ():
         if one.get("kind") == kind and "/" not in one["name"]:
             return Kind(group, version, one["name"], kind), bool(one.get("namespaced"))
-    raise ApiError(404, "NotFound", f"the API server knows no {kind} of {api_version or 'no version'}")
+    raise ApiError(404, "NotFound", f"the API server has no kind {kind} in apiVersion {api_version or 'none'}")
 
 
 class StaleFields(NamedTuple):

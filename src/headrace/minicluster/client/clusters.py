@@ -79,7 +79,7 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
             raise
         return "the cluster does not know the kind MiniCluster: headrace operator manifests | kubectl apply -f -"
     listed = ", ".join(there) or "none"
-    return f"no MiniCluster {name} in namespace {namespace} (there: {listed})"
+    return f"no MiniCluster {name} in namespace {namespace} (existing: {listed})"
 
 
 async def follow(
@@ -178,7 +178,7 @@ def ended(cluster: Object) -> str:
     name, code = cluster["metadata"]["name"], status.get("exitCode")
     how = f"exit code {code}" if code is not None else status.get("phase", "no exit code")
     if cluster.get("kind") == JOBS.kind:
-        return f"Job {name} has ended ({how}) and does not run again: delete it, then create it anew"
+        return f"Job {name} has ended ({how}) and does not run again: delete it, then create it again"
     return f"MiniCluster {name} has ended ({how}) and does not run again: headrace mini delete {name}, then apply it"
 
 
@@ -187,7 +187,7 @@ def other_manager(cluster: Object) -> str:
     manager = (cluster.get("spec") or {}).get("managedBy") or ""
     if manager in ("", MANAGED_BY_US):
         return ""
-    return f"left to {manager} (spec.managedBy): the operator of Headrace does nothing about it"
+    return f"managed by {manager} (spec.managedBy): Headrace's operator ignores it"
 
 
 def progress(cluster: Object) -> str:
@@ -238,7 +238,7 @@ async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[
     if size > largest:
         patch = json.dumps({"spec": {"maxSize": size}})
         raise TooLargeError(
-            f"MiniCluster {name} has maxSize {largest}, and {size} is above it: raise spec.maxSize first, in its file "
+            f"size {size} is above the maxSize of MiniCluster {name}, {largest}: raise spec.maxSize first, in its file "
             f"or by kubectl patch minicluster {name} -n {namespace} --type merge -p '{patch}'"
         )
     try:
@@ -302,9 +302,9 @@ def _held_by(deleted: Deleted) -> str:
     """The message about what a deletion waits for before the pods end."""
     others = ", ".join(one for one in deleted.finalizers if one != names.FINALIZER)
     if names.FINALIZER not in deleted.finalizers:
-        return f"waits for who has set its finalizers ({others})" if others else "is being deleted"
+        return f"waits for its finalizers to be removed ({others})" if others else "is being deleted"
     without = f"headrace mini delete --without-saving {deleted.name}"
-    return f"waits until the operator has saved its queue (a minute at most; where no operator runs: {without})"
+    return f"waits until the operator has saved its queue (at most a minute; if no operator runs: {without})"
 
 
 async def _remaining_controllers(api: Api, namespace: str, name: str) -> frozenset[str]:
@@ -338,7 +338,7 @@ async def wait_until_deleted(api: Api, deleted: Deleted, tell: Callable[[str], N
         remaining = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
         if not remaining:
             return
-        news.waits_for(f"{len(remaining)} pod{'s' if len(remaining) > 1 else ''} of {deleted.name} still to end")
+        news.waits_for(f"{len(remaining)} pod{'s' if len(remaining) > 1 else ''} of {deleted.name} to end")
         await asyncio.sleep(_PODS_PERIOD)
 
 

@@ -83,6 +83,6 @@ class Executor:
 def _is_made_by_us(item: Object) -> bool:
     """Whether this operator made the object.
 
-    The owner does not show it: the Go operator sets the same one.
+    The owner does not show it: the Flux Operator sets the same one.
     """
     return (item["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER

@@ -43,11 +43,11 @@ def autoscaler(cluster: Object, smallest: int, largest: int | None, idle_seconds
     metadata, spec = cluster["metadata"], cluster["spec"]
     name = metadata["name"]
     if spec.get("autoscale"):
-        raise ValueError(f"MiniCluster {name} has spec.autoscale, which sizes it by its queue already: one of both")
+        raise ValueError(f"MiniCluster {name} already has spec.autoscale, which sets its size: use only one of the two")
     if largest is None:
         largest = int(spec.get("maxSize") or spec.get("size") or 1)
     if not 1 <= smallest <= largest:
-        raise ValueError(f"the smallest size is {smallest}, it must be from 1 to the largest, {largest}")
+        raise ValueError(f"the smallest size must be from 1 to the largest, {largest}, not {smallest}")
     target = {"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind, "name": name}
     wanted = {"type": "AverageValue", "averageValue": "1"}
     measured = {"metric": {"name": DEMAND_NODES}, "describedObject": target, "target": wanted}

@@ -154,7 +154,7 @@ class ChannelClient:
             try:
                 body = messages.decode(data)
             except messages.MessageError as exc:
-                self._broken(f"the lead sent what is no message: {exc}")
+                self._broken(f"the lead sent an invalid message: {exc}")
                 return
             id = body.pop("id", None)
             if isinstance(id, int) and id in self._waiting:

@@ -77,7 +77,7 @@ class Relay:
                 try:
                     near, _ = await _within(_RECONNECTS, loop.sock_accept(self._listener))
                 except asyncio.TimeoutError:
-                    return "did not keep to the protocol of the channel"
+                    return "violated the protocol of the channel"
                 began = loop.time()
                 with near:
                     far = await _connection(self._host, self._port)
@@ -86,7 +86,7 @@ class Relay:
                             if not await _carry(near, far, budget):
                                 return f"sent more than {_BYTES[0] // 1024} KiB a second"
                         if not connections.spend(1, loop.time()):
-                            return "closed its connections again and again"
+                            return "closed and opened connections too often"
                 pause = _FIRST_PAUSE if loop.time() - began > _HELD else min(2 * pause, _LONGEST_PAUSE)
                 await asyncio.sleep(pause)
         finally:

@@ -132,7 +132,7 @@ class Operator:
                 yield key_of(cluster), 0.0
 
     def _other_operator_seconds(self, now: float) -> float:
-        """The seconds from `now` for which the Go operator's Lease is held; 0 or less if it is not."""
+        """The seconds from `now` for which the Flux Operator's Lease is held; 0 or less if it is not."""
         moment = datetime.fromtimestamp(now, timezone.utc)
         return max((seconds_fresh(lease, moment) for lease in self.leases), default=0.0)
 

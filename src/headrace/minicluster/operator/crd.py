@@ -170,7 +170,7 @@ def _status() -> Schema:
         ("idleSince", _TIME, "Since when no job has been active; absent while one is."),
         ("exitCode", _COUNT, "Exit code of the lead, once it has ended."),
         ("podFailures", _COUNT, failures),
-        ("restartAt", _TIME, "When all pods start anew, after the loss of a lead."),
+        ("restartAt", _TIME, "When all pods are recreated after the loss of a lead."),
         ("times", times, "When each phase was reached."),
         ("observedGeneration", {"type": "integer", "format": "int64"}, "The generation this status is of."),
         ("size", _COUNT, "Pods asked of the Job; what the scale subresource reports."),

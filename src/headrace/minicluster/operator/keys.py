@@ -80,9 +80,11 @@ def keys_of(found: dict[str, Any]) -> Keys:
         try:
             texts.append(base64.b64decode(data[key], validate=True).decode())
         except KeyError:
-            raise ValueError(f"Secret {name} has no key {key}: delete it, and a new one is made") from None
+            raise ValueError(
+                f"Secret {name} has no key {key}: delete the Secret, and the operator creates a new one"
+            ) from None
         except (binascii.Error, UnicodeDecodeError, TypeError):
-            raise ValueError(f"Secret {name}: {key} is not text in base64") from None
+            raise ValueError(f"Secret {name}: {key} is not valid base64 text") from None
     return Keys(*texts)
 
 

@@ -132,7 +132,7 @@ class Links:
         times = self._breaches[uid].times + 1 if uid in self._breaches else 1
         pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)
         until = text_of(time.time() + pause)
-        text = f"{why}: the operator does not listen to it until {until}, and goes by what Kubernetes says of its pods"
+        text = f"{why}: the operator ignores it until {until}, and uses only the state of its pods in Kubernetes"
         self._breaches[uid] = _Breach(now + pause, times, text)
         self.drop(uid)
         asyncio.get_running_loop().call_later(pause, self._changed, uid)
@@ -216,7 +216,7 @@ class _Link:
         except ChannelError as exc:
             log.warning("lead at %s: %s", self.address, exc)
         except MessageError as exc:
-            self._broken(f"the lead sent what is no state: {exc}")
+            self._broken(f"the lead sent an invalid state: {exc}")
 
     def _take(self, state: Object) -> None:
         before = self.lead

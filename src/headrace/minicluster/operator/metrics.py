@@ -43,7 +43,7 @@ def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[w
         fields = request.fields
         metric, name = fields["metric"], fields["name"]
         if fields["resource"] not in _RESOURCES:
-            raise Refused(404, f"there are metrics of {RESOURCE} only, not of {fields['resource']}")
+            raise Refused(404, f"only {RESOURCE} has metrics, not {fields['resource']}")
         chosen = request.chosen() if name == "*" else lambda labels: True
         about = Described(MINICLUSTERS.kind, MINICLUSTERS.api_version, fields["namespace"], "")
         rows = [
@@ -52,7 +52,7 @@ def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[w
             if name in ("*", one["metadata"]["name"]) and chosen(one["metadata"].get("labels") or {})
         ]
         if not rows and name != "*":
-            raise Refused(404, f"no MiniCluster {fields['namespace']}/{name} runs, so that it has no {metric}")
+            raise Refused(404, f"no MiniCluster {fields['namespace']}/{name} is running, so it has no {metric}")
         return metrics_api.custom_values(metric, rows, text_of(time.time()), request.path)
 
     async def external(request: Request) -> Object:

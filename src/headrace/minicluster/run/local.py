@@ -90,7 +90,7 @@ def run(plan: Plan, folder: str, say: Say, keep: Callable[[str], None] | None = 
         try:
             _write_files(plan, work, flux)
         except OSError as exc:
-            raise StartError(f"cannot write to {work}: {exc.strerror}; TMPDIR names another place") from None
+            raise StartError(f"cannot write to {work}: {exc.strerror}; set TMPDIR to another folder") from None
         _check_texts(work)
         pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)
         try:
@@ -179,7 +179,7 @@ def _workspace() -> Iterator[str]:
     try:
         work = tempfile.mkdtemp(prefix="mini-", dir=base if len(base) < 60 else "/tmp")
     except OSError as exc:
-        raise StartError(f"cannot make a folder in {base}: {exc.strerror}; TMPDIR names another place") from None
+        raise StartError(f"cannot make a folder in {base}: {exc.strerror}; set TMPDIR to another folder") from None
     try:
         yield work
     finally:
@@ -219,7 +219,7 @@ def _check_texts(work: str) -> None:
         done = subprocess.run([_shell(), "-n", path], stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         if done.returncode:
             first = next(iter(done.stderr.splitlines()), "").removeprefix(f"{path}: ")
-            raise StartError(f"not shell text, {parts} put together: {first}")
+            raise StartError(f"{parts} together are not valid shell text: {first}")
 
 
 def resources(plan: Plan) -> dict[str, Any]:

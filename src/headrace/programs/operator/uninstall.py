@@ -104,7 +104,7 @@ async def _release(removal: Removal) -> None:
         if not removal.dry_run:
             await release(removal.api, one.namespace, one.name, meta["uid"])
         if meta.get("deletionTimestamp"):
-            removal.tell(f"{one}: its queue is not saved, as no operator runs")
+            removal.tell(f"{one}: its queue is not saved, because no operator runs")
 
 
 async def _keeps_definition(removal: Removal) -> bool:
@@ -112,10 +112,10 @@ async def _keeps_definition(removal: Removal) -> bool:
     deleted = {one.body["metadata"]["uid"] for one in removal.deleted}
     stay = [one for one in await removal.listed(MINICLUSTERS) if one.body["metadata"]["uid"] not in deleted]
     if stay:
-        why = "stays with its definition, and its pods run on" if len(stay) == 1 else (
-            "stay with their definition, and their pods run on"
+        why = "kept with its definition, and its pods keep running" if len(stay) == 1 else (
+            "kept with their definition, and their pods keep running"
         )  # fmt: skip
-        how = "headrace operator uninstall --delete-miniclusters deletes what no other operator manages"
+        how = "headrace operator uninstall --delete-miniclusters deletes those that no other operator manages"
         removal.keep(stay, f"{why}; {how}")
         return True
     now = datetime.now(timezone.utc)
@@ -131,5 +131,5 @@ async def _report_jobs(removal: Removal) -> None:
     """Report labelled Jobs that have not ended: they belong to users, so nothing of them is deleted."""
     jobs = [one for one in await removal.listed(JOBS, labels=f"{LABEL_KEY}={LABEL_VALUE}") if not job_end(one.body)]
     if jobs:
-        why = "pods that run go on as they are, those that have not started wait for an operator"
+        why = "running pods continue, pods that have not started wait for an operator"
         removal.keep(jobs, why)

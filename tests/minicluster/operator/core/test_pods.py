@@ -72,7 +72,7 @@ def test_the_schedulers_message_in_short(message: str, text: str) -> None:
         ),
         (
             waiting("CrashLoopBackOff", restartCount=2, lastState={"terminated": {"exitCode": 3}}),
-            "container hello ended with status 3 2 times and waits to be started again",
+            "container hello ended with status 3 2 times and waits for a restart",
         ),
         (
             pod(initContainerStatuses=[{"name": "view", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]),
@@ -145,7 +145,7 @@ def test_a_pod_whose_node_does_not_answer_is_not_ready_whatever_its_kubelet_said
     assert pods.troubles([one]) == ["node node-1 does not answer"]
     one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     (text,) = pods.troubles([one])
-    assert "is being deleted on a node that does not answer: it is made again once" in text
+    assert "is being deleted on a node that does not answer: it is recreated once" in text
     # A readiness gate of somebody else says nothing of the node.
     del one["metadata"]["deletionTimestamp"]
     kinds[0]["reason"] = "ReadinessGatesNotReady"

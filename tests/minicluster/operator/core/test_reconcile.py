@@ -208,7 +208,7 @@ def test_what_has_our_name_and_is_not_ours_is_left_alone(kind: Any) -> None:
     world.look()
     world.look()
     assert world.status["phase"] == "Pending"
-    assert world.status["reason"] == f"{kind.kind}/{name} exists and is not this MiniCluster's"
+    assert world.status["reason"] == f"{kind.kind}/{name} exists but does not belong to this MiniCluster"
     assert condition(world, "Foreign") == "True"
     before = len(world.server.requests)
     world.look()
@@ -248,7 +248,7 @@ def test_a_job_that_the_go_operator_has_left_is_not_adopted() -> None:
     world.server.add(JOBS, "ns", {"metadata": {"name": "hello", "ownerReferences": [owner]}, "spec": {"suspend": True}})
     world.look()
     world.look()
-    assert world.status["reason"] == "Job/hello exists and is not this MiniCluster's"
+    assert world.status["reason"] == "Job/hello exists but does not belong to this MiniCluster"
 
 
 def test_what_was_deleted_by_hand_is_made_again() -> None:
@@ -291,7 +291,7 @@ def test_running_pods_are_not_taken_away_without_the_leads_word() -> None:
     world.edit(size=2)
     world.settle()
     assert len(world.server.pods_of("hello")) == 4
-    assert "waits until there is a connection to the lead" in world.status["reason"]
+    assert "waits until the lead is connected" in world.status["reason"]
 
 
 def test_a_change_that_needs_another_job_makes_one() -> None:
@@ -565,7 +565,7 @@ def test_a_services_pod_that_was_evicted_is_made_again() -> None:
     (after,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
     assert after["metadata"]["uid"] != pod["metadata"]["uid"]
     (text,) = [one["message"] for one in world.server.all("events") if one["reason"] == "ServicesFailed"]
-    assert text == "pod hello-services of the services has failed (Evicted): it is made again"
+    assert text == "pod hello-services of the services has failed (Evicted): it is recreated"
 
 
 def test_the_services_pod_starts_anew_with_another_spec() -> None:
@@ -591,7 +591,7 @@ def test_shrinking_waits_until_the_lead_has_drained_what_goes() -> None:
     world.settle()
     assert world.links.asked == [{"op": "resize", "size": 2, "max_size": 2, "hosts": "hello-[0-1]"}]
     assert len(world.server.pods_of("hello")) == 4
-    assert world.status["reason"] == "shrinking hello from 4 to 2 waits until no job runs on the pods that go"
+    assert world.status["reason"] == "removing pods of hello (from 4 to 2) waits until no job runs on them"
     world.say(resized={"": 2})
     world.settle()
     assert len(world.server.pods_of("hello")) == 2
@@ -839,7 +839,7 @@ def test_a_deletion_tries_to_save_for_a_minute_and_says_what_is_lost() -> None:
     assert 60 <= world.now - began <= 65
     assert 3 <= tries <= 7
     (told,) = [one["message"] for one in world.server.all("events") if one["reason"] == "QueueLost"]
-    lost = "4 jobs that are queued or running are lost"
+    lost = "4 queued or running jobs are lost"
     assert told == f"the queue could not be saved: no space left on device; {lost}"
 
 
@@ -867,7 +867,7 @@ def test_jobs_that_a_suspension_loses_are_told() -> None:
     world.edit(suspend=True)
     world.settle()
     lost = [one["message"] for one in world.server.all("events") if one["reason"] == "JobsLost"]
-    assert lost == ["3 jobs that are queued or running are lost: spec.archive.path is not set"]
+    assert lost == ["3 queued or running jobs are lost, because spec.archive.path is not set"]
 
 
 def test_the_queue_is_saved_before_it_is_deleted() -> None:
@@ -910,7 +910,7 @@ def test_an_end_is_not_taken_for_another_start() -> None:
         statuses = [{"name": "hello", "state": {"terminated": ended}}, {"name": "web", "state": {"running": {}}}]
         world.server.change(pod, conditions=conditions, containerStatuses=statuses)
     world.look()
-    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are ending")
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are stopping")
 
 
 def test_jobs_by_state_are_those_the_lead_tells() -> None:

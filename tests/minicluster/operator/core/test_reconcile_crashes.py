@@ -208,7 +208,7 @@ def test_random_lives_converge_and_touch_nothing_foreign(seed: int) -> None:
         world.server.run_pods("hello")
     assert [one["metadata"]["resourceVersion"] for one in foreign] == versions
     if any(one["metadata"]["name"] in ("hello", "hello-entrypoint") for one in foreign):
-        assert (world.status["phase"], "exists and is not" in world.status["reason"]) == ("Pending", True)
+        assert (world.status["phase"], "exists but does not belong" in world.status["reason"]) == ("Pending", True)
     else:
         assert (world.status["phase"], world.status["ready"]) == ("Running", "2/2")
         owned = [

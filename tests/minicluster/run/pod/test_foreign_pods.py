@@ -138,7 +138,7 @@ def test_a_lead_that_is_told_to_end_after_its_followers_has_been_ended_and_has_n
     until(lambda: "lost contact" in lead.output()[1])
     lead.signal(signal.SIGTERM)
     assert (lead.wait(), follower.wait()) == (143, 143)
-    assert lead.message()["reason"] == "the pod was told to end (SIGTERM)"
+    assert lead.message()["reason"] == "the pod received SIGTERM"
 
 
 def test_a_lead_whose_follower_is_lost_alone_has_failed(world: Pods) -> None:

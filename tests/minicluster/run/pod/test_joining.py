@@ -274,7 +274,7 @@ def test_a_sidecar_waits_for_the_socket_and_finds_the_instance(world: Pods) -> N
     sidecar.signal(signal.SIGTERM)
     assert sidecar.wait() == 0
     assert world.start(plan, "c-0", "sidecar", "0").wait() == 1
-    assert (lead.folder / "err.0").read_text() == "headrace-pod: container 0 of this pod is no sidecar: 1\n"
+    assert (lead.folder / "err.0").read_text() == "headrace-pod: container 0 is not a sidecar; this pod has: 1\n"
 
 
 def test_a_sidecar_begins_when_jobs_are_taken(world: Pods) -> None:

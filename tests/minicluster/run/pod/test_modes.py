@@ -38,7 +38,7 @@ def test_a_failure_may_be_ignored_and_is_told_all_the_same(world: Pods) -> None:
     status, *_ = ended(world, {"command": "false"}, ignoreFailure=True)
     assert status == 0
     reason = world.running["c-0"].message()["reason"]
-    assert reason == "ignored, as spec.ignoreFailure asks for: the job ended with exit code 1"
+    assert reason == "ignored because of spec.ignoreFailure: the job ended with exit code 1"
 
 
 def test_texts_run_in_their_order_each_where_it_belongs(world: Pods) -> None:
@@ -64,7 +64,7 @@ def test_a_job_that_was_killed_has_its_own_code_in_the_message_and_another_as_th
     message = world.running["c-0"].message()
     assert (status, message["exit"], message["reason"]) == (247, 137, "the job was ended by signal 9")
     assert "killed" not in message
-    assert "headrace-pod: the job's exit code is 137, the container's 247" in err
+    assert "headrace-pod: the job's exit code is 137; the container exits with 247" in err
 
 
 def test_a_job_that_was_cancelled_is_told_so(world: Pods) -> None:
@@ -132,7 +132,7 @@ def test_an_interactive_cluster_stays_until_it_is_told_to_go(world: Pods) -> Non
     for pod in (lead, follower):
         pod.signal(signal.SIGTERM)
     assert (lead.wait(), follower.wait()) == (143, 143)
-    assert lead.message()["reason"] == "the pod was told to end (SIGTERM)"
+    assert lead.message()["reason"] == "the pod received SIGTERM"
     assert lead.message()["killed"]
     assert (lead.mount / "flux-operator-complete.txt").exists()
 

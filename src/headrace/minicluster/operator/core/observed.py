@@ -49,7 +49,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     `try_taken_at`. `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a
     connection to the lead. `channel_closed` is why the operator keeps no connection to the lead, "" if it does.
     `metrics_elsewhere` names the APIServices for metrics that belong to another program, with its Service.
-    `metrics_unanswered` is why requests for metrics are refused. `other_operator_until` is when the Go operator's Lease
+    `metrics_unanswered` is why requests for metrics are refused. `other_operator_until`: when the Flux Operator's Lease
     expires (0: the Lease is not held). `warnings` are messages of Events about the MiniCluster's Jobs and pods that
     appear in no status, such as an exceeded quota. `pulled` are the containers (uid of the pod, name) whose images the
     kubelet has begun to pull. `deleting_since` is when this operator first saw that the MiniCluster is being deleted

@@ -31,7 +31,7 @@ INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 _LONGEST = 200
 _IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 # A pod must not run twice, so Kubernetes replaces a pod only when it knows that the pod has ended.
-_LOST_NODE = "it is made again once that Node is back, deleted, or tainted node.kubernetes.io/out-of-service"
+_LOST_NODE = "it is recreated once that Node is ready, deleted, or tainted node.kubernetes.io/out-of-service"
 # The local address in a Go network error. It is removed from messages, because its port differs at each attempt.
 _LOCAL_END = re.compile(r"[\d.]+:\d+->|\[[\da-f:.]+\]:\d+->")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
@@ -277,10 +277,10 @@ def _being_deleted(terminating: list[Object]) -> str:
 def missing(job: str, size: int, current: list[Object]) -> list[str]:
     """Messages about missing pods of a Job that had all its pods before; Kubernetes will replace them."""
     hosts = [f"{job}-{index}" for index in sorted({*range(size)} - {index_of(pod) for pod in current})]
-    text = "Kubernetes waits 10 s or more before it makes"
+    text = "Kubernetes waits 10 s or more before it recreates"
     if len(hosts) < 2:
-        return [f"{text} pod {host} again" for host in hosts]
-    return [_cut(f"{text} pods {Hostlist(hosts)} again")]
+        return [f"{text} pod {host}" for host in hosts]
+    return [_cut(f"{text} pods {Hostlist(hosts)}")]
 
 
 def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
@@ -345,7 +345,7 @@ def _container_trouble(name: str, status: Object) -> str:
     if why == "CrashLoopBackOff":
         last = (status.get("lastState") or {}).get("terminated") or {}
         times = _count(int(status.get("restartCount", 0)), "time")
-        text = f"container {name} ended with status {last.get('exitCode')} {times} and waits to be started again"
+        text = f"container {name} ended with status {last.get('exitCode')} {times} and waits for a restart"
         return _sentence(text, str(_message(last.get("message") or "").get("reason") or ""))
     if why not in _BEGINNING:
         return _sentence(f"container {name} cannot be started ({why})", said)

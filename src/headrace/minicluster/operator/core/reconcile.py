@@ -138,7 +138,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
         # The new spec is invalid; a Job that runs with the previous one is not changed.
         return work.finish(None, tuple(str(one) for one in exc.problems))
     if observed.other_operator_until > now and observed.job is None:
-        work.waits_for = "the Go operator is active in this cluster (its Lease is fresh); waiting until that is gone"
+        work.waits_for = "the Flux Operator is active in this cluster (it renews its Lease); waiting until it stops"
         work.requeue_times.append(observed.other_operator_until)
         return work.finish(cluster)
     if job_end(observed.job) or _was_over(observed):
@@ -169,7 +169,7 @@ def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> No
     observed = work.observed
     job = observed.job
     if job and _is_of_former_spec(job, cluster):
-        text = "a field changed that needs another Job: its pods start anew"
+        text = "a changed field needs a new Job: all pods are recreated"
         _recreate(work, Report("Normal", "Recreating", text), "the Job of the former spec is being deleted")
         return
     followers = _ended_with_another_lead(observed, cluster)
@@ -181,7 +181,7 @@ def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> No
     holders = _pods_with_keys(observed) if observed.secret is False else ""
     runs = job is not None and observed.status.get("phase") == RUNNING
     if holders and not runs:
-        text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
+        text = f"Secret {names.secret(cluster)} was deleted, and only pods {holders} have its keys: recreating all"
         _recreate(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
         return
     _keep_finalizer(work, wanted=bool(_archive_of(cluster)) and _lead_runs(observed))
@@ -190,7 +190,7 @@ def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> No
     _apply_objects(work, cluster, desired)
     image = "" if observed.cluster.get("status") else settings.replaced_image(cluster)
     if image:
-        work.notices.append(Report("Normal", "ViewReplaced", f"Headrace's own view stands in for {image}"))
+        work.notices.append(Report("Normal", "ViewReplaced", f"Headrace's own view replaces {image}"))
     if job is None:
         return
     if job["metadata"].get("deletionTimestamp"):
@@ -233,7 +233,7 @@ def _recreate_after_lead(work: _Work, followers: str) -> None:
     status = observed.status
     if status.get("restartAt") and status.get("podFailures", 0) == failures:
         work.restart_at = seconds_of(status["restartAt"])
-        text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
+        text = f"pods {followers} ended together with a former lead: all pods are recreated"
         # "Foreground": a new follower that connected to the former lead would end with it and complete its index.
         notice = Report("Warning", "LeadReplaced", text)
         _recreate(work, notice, "the Job of the former lead is being deleted", "Foreground")
@@ -257,8 +257,8 @@ def _waits_to_restart(work: _Work) -> bool:
         return False
     work.requeue_times.append(work.restart_at)
     failures = pod_failures(work.observed)
-    text = f"its lead was lost, and pods have failed {failures} times so far"
-    work.waits_for = f"{text}: all start anew at {status['restartAt']}"
+    text = f"the lead was lost, and pods have failed {failures} times so far"
+    work.waits_for = f"{text}: all pods are recreated at {status['restartAt']}"
     return True
 
 
@@ -339,7 +339,7 @@ def _replace_failed(work: _Work, pod: Object) -> None:
         work.requeue_times.append(due)
         return
     why = status.get("reason") or status.get("message") or "a container failed"
-    text = f"pod {meta['name']} of the services has failed ({why}): it is made again"
+    text = f"pod {meta['name']} of the services has failed ({why}): it is recreated"
     work.notices.append(Report("Warning", "ServicesFailed", text))
     work.steps += _without(PODS, [pod])
 
@@ -393,7 +393,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
             if active and not _archive_of(cluster):
-                text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
+                text = f"{active} queued or running jobs are lost, because spec.archive.path is not set"
                 work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
             work.steps += _patch_jobs(observed, body)
@@ -439,7 +439,7 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     if gives_up and work.now >= since + SAVE_TIMEOUT:
         why = f"could not be saved: {error}" if error else f"was not saved within {SAVE_TIMEOUT:.0f} s"
         active = _active_jobs(observed)
-        lost = f"; {active} jobs that are queued or running are lost" if active else ""
+        lost = f"; {active} queued or running jobs are lost" if active else ""
         work.notices.append(Report("Warning", "QueueLost", f"the queue {why}{lost}"))
         return True
     if lead:
@@ -530,8 +530,8 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
         work.steps.append(LeadRequest({**request, "group": group} if group else request))
     runs = any(map(pods.is_running, observed.pods.get(name, ())))
     if size < have and runs and _has_channel(cluster) and not done:
-        why = "there is a connection to the lead, which drains" if lead is None else "no job runs on"
-        work.waits_for = f"shrinking {name} from {have} to {size} waits until {why} the pods that go"
+        why = "the lead is connected, which drains them" if lead is None else "no job runs on them"
+        work.waits_for = f"removing pods of {name} (from {have} to {size}) waits until {why}"
     elif size != have:
         body = {"spec": {"parallelism": size, "completions": size}}
         work.steps.append(Patch(JOBS, name, job["metadata"]["uid"], body))
@@ -546,7 +546,7 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
     if lead.config == plan["config"]:
         body = {"metadata": {"annotations": {CONFIG: wanted}}}
         work.steps.append(Patch(JOBS, work.observed.name, job["metadata"]["uid"], body))
-        work.notices.append(Report("Normal", "Reloaded", "the brokers have the changed spec.flux.brokerConfig"))
+        work.notices.append(Report("Normal", "Reloaded", "the brokers reloaded the changed spec.flux.brokerConfig"))
     elif lead.state == "running":
         work.steps.append(LeadRequest({"op": "reload", "config": plan["config"]}))
 
@@ -567,7 +567,7 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
         work.requeue_times.append(next_check)
     if size != cluster.spec.size:
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"spec": {"size": size}}))
-        text = f"from {cluster.spec.size} to {size} pods: active jobs want {demand} node{'' if demand == 1 else 's'}"
+        text = f"from {cluster.spec.size} to {size} pods: active jobs need {demand} node{'' if demand == 1 else 's'}"
         work.notices.append(Report("Normal", "Autoscaled", text))
 
 

@@ -38,7 +38,7 @@ from .progress import (
 
 # Counts are int32 in the CustomResourceDefinition.
 _MOST = (1 << 31) - 1
-_ENDING = "the job has ended, its pods are ending"
+_ENDING = "the job has ended, its pods are stopping"
 # The type and reason of the Event that is recorded when a MiniCluster enters a phase.
 _EVENTS = {
     FINISHED: ("Normal", "Finished"),
@@ -112,7 +112,7 @@ def _phase(observed: Observed, view: View, end: Ended | None, lead_end: pods.Lea
         if before.get("phase") in (FINISHED, FAILED) and not view.waits_for:
             return _Phase(before["phase"], before.get("reason", ""))
         taken = ", ".join(observed.taken)
-        taken = f"{taken} exists and is not this MiniCluster's" if taken else ""
+        taken = f"{taken} exists but does not belong to this MiniCluster" if taken else ""
         return _Phase(PENDING, view.waits_for or taken or observed.refused)
     if job_end(job):
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
@@ -129,7 +129,7 @@ def _live_phase(observed: Observed, view: View) -> _Phase:
     ready = brokers_up(observed, wanted)
     trouble, services = shortage(observed), services_trouble(observed)
     count = f"{sum(map(pods.is_running, current))} of {wanted_pods(observed)} pods"
-    refused = f"a change is not carried out: {'; '.join(view.problems)}" if view.problems else ""
+    refused = f"a change is not applied: {'; '.join(view.problems)}" if view.problems else ""
     lead_ready = lead_says(observed) or (lead is not None and pods.is_ready(lead))
     quorum = number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
@@ -156,14 +156,18 @@ def _joined(*parts: str) -> str:
 def _why_suspended(observed: Observed, job: Object) -> str:
     if is_suspended(observed.cluster):
         return ""
-    return "its pods start again" if SUSPENDED_BY_US in annotations_of(job) else "its Job is suspended by somebody else"
+    return (
+        "its pods start again"
+        if SUSPENDED_BY_US in annotations_of(job)
+        else "its Job was suspended by another user or controller"
+    )
 
 
 def _lost_keys(observed: Observed) -> str:
     if observed.secret is not False:
         return ""
-    text = "pods that are made again cannot start without it: put it back, or delete Job"
-    return f"Secret {names.secret_of(observed.name)} is gone, and {text} {observed.name}, and all start anew"
+    text = "new pods cannot start without it: restore it, or delete Job"
+    return f"Secret {names.secret_of(observed.name)} was deleted, and {text} {observed.name} to recreate all pods"
 
 
 def _start_timeout(observed: Observed) -> str:
@@ -291,7 +295,7 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
     elif phase == STARTING and before.get("phase") == SUSPENDED:
         yield Report("Normal", "Resumed", "its pods start again")
     elif phase in (PENDING, STARTING) and before.get("phase") == RUNNING:
-        yield Report("Warning", "InstanceLost", f"the lead is gone, and another one starts: {reason or phase}")
+        yield Report("Warning", "InstanceLost", f"the lead was lost, and a new one starts: {reason or phase}")
     old_size, new_size, live = before.get("size", 0), after["size"], (PENDING, STARTING, RUNNING)
     if before.get("phase") in live and phase in live and 0 < old_size != new_size > 0:
         yield Report("Normal", "Resized", f"from {old_size} to {new_size} pods")
@@ -303,7 +307,7 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         new = old.get("status") != "True"
         changed = new or old.get("message") != one["message"]
         if kind == "Foreign" and changed:
-            yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
+            yield Report("Warning", "NameTaken", f"{one['message']} exists but does not belong to this MiniCluster")
         elif kind == "StandingBack" and new:
             yield Report("Warning", "StandingBack", reason)
         elif (kind in ("Unresponsive", "ChannelClosed", "ServicesDown") and changed) or (kind == "Degraded" and new):
@@ -311,7 +315,7 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         elif kind == "Saving" and changed and one["reason"] == CANNOT_SAVE:
             yield Report("Warning", "NotSaved", one["message"])
         elif kind == "Invalid" and phase != INVALID and changed:
-            yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
+            yield Report("Warning", "Invalid", f"the change is not applied: {one['message']}")
 
 
 def _sentence(phase: str, status: Object) -> str:

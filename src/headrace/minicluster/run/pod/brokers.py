@@ -111,7 +111,7 @@ def be_wrapped_broker() -> int:
 
     text = os.environ.pop(_WRAPPED, "")
     if not text:
-        print("headrace-pod broker: is called by the runner, under the program of spec.flux.wrap", file=sys.stderr)
+        print("headrace-pod broker: only the runner may call this, with the program of spec.flux.wrap", file=sys.stderr)
         return 2
     start = json.loads(text)
     os.set_inheritable(start["report"], False)

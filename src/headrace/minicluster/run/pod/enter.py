@@ -20,7 +20,7 @@ def enter(env: Mapping[str, str]) -> int:
     """Send environment and directory to the runner; wait for the brokers and return their status."""
     number = env.get(VARIABLE, "")
     if not number.isdigit():
-        print("headrace-pod enter: is called by the runner's own shell text", file=sys.stderr)
+        print("headrace-pod enter: only the runner's own shell text may call this", file=sys.stderr)
         return 2
     # Imported here, because the runner imports this file and does not need it.
     import json

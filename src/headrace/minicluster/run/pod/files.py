@@ -17,7 +17,7 @@ from ...api.pod_plan import PodPlan
 from ...api.toml_text import toml_text
 from .place import Place, PlaceError
 
-# The home in a container whose home is "/": a volume for that purpose, as in the Flux Operator.
+# The home directory if the container's own is "/": a volume is mounted there, as in the Flux Operator.
 HOME = "/home/flux-operator"
 
 

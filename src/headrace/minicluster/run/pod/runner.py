@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Exit status of a pod that received SIGTERM before its instance had ended: the status that a shell has for SIGTERM.
 EXIT_TERMINATED = 128 + signal.SIGTERM
-_SIGTERM_REASON = "the pod was told to end (SIGTERM)"
+_SIGTERM_REASON = "the pod received SIGTERM"
 # Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds for an orderly end after SIGTERM; Kubernetes kills a pod after 30 by default.
@@ -92,7 +92,7 @@ def _find_foreign_place() -> tuple[PodPlan, Place]:
             if not index.isdigit() or int(index) < plan.size:
                 raise
             if not is_reported:
-                print(f"headrace-pod: {exc}: waiting, as the Job was scaled beyond them", file=sys.stderr, flush=True)
+                print(f"headrace-pod: {exc}: waiting: the Job was scaled beyond them", file=sys.stderr, flush=True)
                 is_reported = True
         # The kernel drops signals for process 1 of a container if it has no handler for them.
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
@@ -245,9 +245,9 @@ class Runner:
             why = f"the broker ended with status {status}"
             if in_order:
                 # If the lead has succeeded, Kubernetes ends this pod together with the Job (successPolicy).
-                why = "the lead has ended, and is started again if it failed"
+                why = "the lead has ended; it restarts if it failed"
             elif status == brokers.EXIT_LEAD_SIGNALED:
-                why = "the lead was ended by a signal, and there will be another"
+                why = "the lead was ended by a signal; a new lead is expected"
             print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
             self._wait(self._is_terminating, pause)
             if self._is_terminating():
@@ -338,7 +338,7 @@ class Runner:
     def _finish(self, status: int) -> int:
         self._times["end"] = time.time()
         if status and self._plan.ignore_failure and self._leads and not self._cut_short:
-            self._reason = f"ignored, as spec.ignoreFailure asks for: {self._reason}"
+            self._reason = f"ignored because of spec.ignoreFailure: {self._reason}"
             status = 0
         with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
             pass
@@ -348,7 +348,7 @@ class Runner:
         ending.write(end)
         code = ending.container_status(end, self._plan.replaces_killed and self._leads)
         if code != status:
-            text = f"the job's exit code is {status}, the container's {code}: with {status} the pod would be replaced"
+            text = f"the job's exit code is {status}; the container exits with {code} so that the pod is not replaced"
             print(f"headrace-pod: {text}", file=sys.stderr)
         return code
 

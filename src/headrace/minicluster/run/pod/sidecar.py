@@ -37,7 +37,7 @@ def run_sidecar(index: str) -> int:
     try:
         plan = read_plan()
         if index not in plan.sidecars:
-            raise PlaceError(f"container {index} of this pod is no sidecar: {', '.join(plan.sidecars) or 'none is'}")
+            raise PlaceError(f"container {index} is not a sidecar; this pod has: {', '.join(plan.sidecars) or 'none'}")
         sidecar = plan.sidecars[index]
         place = find_place(plan, os.environ)
         environment.prepare(os.environ, plan, place)
