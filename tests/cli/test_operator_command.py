@@ -134,7 +134,7 @@ def test_a_kubeconfig_and_its_context(served: Any) -> None:
 
 def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(["operator", "run", "--kubeconfig", f"{tmp_path}/none"]) == 1
-    assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err
+    assert f"no kubeconfig: {tmp_path}/none does not exist" in capsys.readouterr().err
 
 
 def test_manifests_of_a_development_version_say_how_its_images_are_made(
@@ -158,7 +158,7 @@ def test_the_options_of_uninstall(tmp_path: Any, capsys: pytest.CaptureFixture[s
         "headrace fluxqueue uninstall --dry-run --timeout 1m --json --delete-queues --context other",
     ):
         assert headrace([*shlex.split(line)[1:], "--kubeconfig", f"{tmp_path}/none"]) == 1
-        assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err
+        assert f"no kubeconfig: {tmp_path}/none does not exist" in capsys.readouterr().err
     for line in ("headrace operator uninstall --kubeconfig x", "headrace fluxqueue uninstall --kubeconfig x"):
         assert headrace([*shlex.split(line)[1:], "--timeout", "soon"]) == 1
         assert "--timeout: invalid duration 'soon'" in capsys.readouterr().err

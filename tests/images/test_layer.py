@@ -35,7 +35,7 @@ def test_a_path_that_leaves_the_layer_is_refused(path: str) -> None:
 
 
 def test_a_file_below_a_file_is_refused() -> None:
-    with pytest.raises(ValueError, match="parent is no folder"):
+    with pytest.raises(ValueError, match="parent is not a folder"):
         complete({"a": file(b""), "a/b": file(b"")})
 
 

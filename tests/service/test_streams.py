@@ -119,7 +119,7 @@ def test_a_stream_is_cut_when_its_user_is_not_let_in_any_more(monkeypatch: pytes
     monkeypatch.setattr(streams, "CHECK_INTERVAL", 0.001)
     answers, sent, closed = [True, True, False], [], []
 
-    async def is_let_in() -> bool:
+    async def has_access() -> bool:
         return answers.pop(0)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -136,7 +136,7 @@ def test_a_stream_is_cut_when_its_user_is_not_let_in_any_more(monkeypatch: pytes
         await asyncio.Event().wait()
 
     slots = streams.Slots()
-    stream = streams.Stream(slots, 7, is_let_in, pieces(), "text/plain")
+    stream = streams.Stream(slots, 7, has_access, pieces(), "text/plain")
     with pytest.raises(Cut):
         asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
     assert [message.get("body") for message in sent] == [None, b"first"], "nothing says that it was whole"
@@ -154,9 +154,9 @@ def test_who_is_removed_or_has_another_role_is_not_let_in_any_more(group: Any) -
         return of(request)
 
     user = here()
-    assert asyncio.run(user.is_let_in())
+    assert asyncio.run(user.has_access())
     assert boss.post("/v2/users/follower", json={"admin": True}).status_code == 200
     admin = here()
-    assert not asyncio.run(user.is_let_in()) and asyncio.run(admin.is_let_in())
+    assert not asyncio.run(user.has_access()) and asyncio.run(admin.has_access())
     assert boss.delete("/v2/users/follower").status_code == 204
-    assert not asyncio.run(admin.is_let_in())
+    assert not asyncio.run(admin.has_access())

@@ -312,7 +312,7 @@ def test_a_run_directory_without_room_is_named_with_the_reason() -> None:
         told = instance.start("true", prefix=("env", f"TMPDIR={run}"))
         assert (told.rc, told.err) == (
             1,
-            f"flux-broker: cannot create directory in {run}: {full}; TMPDIR names another place\n",
+            f"flux-broker: cannot create directory in {run}: {full}; set TMPDIR to another folder\n",
         )
         shutil.rmtree(run / "taken")
         for left, what in ((1, "local-0"), (2, "jobs-.*spill")):

@@ -107,7 +107,7 @@ def test_a_stopped_follower_is_torpid_until_it_goes_on():
         until(lambda: slow(brokers) == "", "it is lively")
         assert brokers.flux("job", "status", job).returncode == 0
         assert hostnames(brokers, 3) == 3
-        assert "overlay.err[0]: rank 2 (fake2) is torpid: it was not heard for 1.000s" in brokers.log(0)
+        assert "overlay.err[0]: rank 2 (fake2) is torpid: no message for 1.000s" in brokers.log(0)
         assert "overlay.err[0]: rank 2 (fake2) is not torpid any more" in brokers.log(0)
         assert brokers.finish() == {0: 0, 1: 0, 2: 0}
 
@@ -180,7 +180,7 @@ def test_a_certificate_that_is_not_the_leads_is_named_by_both() -> None:
         said = f"ended the handshake: no broker with the certificate of {brokers.cert} answers there"
         assert f"lost the parent broker: ipc://{brokers.folder}/fake0 {said}" in brokers.log(1)
         refused = (
-            f"connection from this host refused: its certificate is not that of {brokers.cert}, or it is no broker"
+            f"connection from this host refused: its certificate is not that of {brokers.cert}, or it is not a broker"
         )
         until(lambda: f"overlay.warning[0]: {refused}" in brokers.flux("dmesg").stdout, "the lead says so")
         assert brokers.finish() == {0: 0}

@@ -287,9 +287,13 @@ def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[st
         (
             {"init": "echo never", "post": "if"},
             {},
-            "not shell text, init, pre, brokerPre, workerPre and post put together",
+            "init, pre, brokerPre, workerPre and post together are not valid shell text",
         ),
-        ({"init": "echo never"}, {"optionFlags": "-o x)"}, "not shell text, command, prefix and flux.optionFlags put"),
+        (
+            {"init": "echo never"},
+            {"optionFlags": "-o x)"},
+            "command, prefix and flux.optionFlags together are not valid shell text",
+        ),
     ],
 )
 def test_what_no_shell_can_read_is_told_before_anything_runs(

@@ -89,7 +89,7 @@ def test_a_server_that_is_killed_ends_its_own_job_and_not_another(program: str, 
     """
     done = start("sh", "-c", script)
     assert done.out.splitlines()[:2] == ["second 1", "first 0"], done
-    assert "has ended (Killed), and tasks cannot go on without it" in done.err
+    assert "has ended (Killed), and tasks cannot continue without it" in done.err
     assert done.left == []
 
 

@@ -366,7 +366,7 @@ R = [
         "flux exec -r 1 flux config load </dev/null; "
         "flux exec -r 1 flux config reload --follower-noop && flux exec -r 1 flux config get a.y; flux config reload; "
         "flux exec -r 1 flux config get a.y",
-        "5\n5\nflux-config: the configuration is changed on the leader, rank 0, which tells the others\n1: Exit 1\n"
+        "5\n5\nflux-config: change the configuration on the leader, rank 0, which informs the others\n1: Exit 1\n"
         "flux-config: a.y is not set\n1: Exit 1\n",
         1,
     ),

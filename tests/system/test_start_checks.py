@@ -25,7 +25,7 @@ BARE = ("-Sbroker.rc1_path=", "-Sbroker.rc3_path=")
         (["-Slog-syslog-enable=2"], "log-syslog-enable: '2' is neither 0 nor 1"),
         (["-Slog-syslog-enable"], "log-syslog-enable: '' is neither"),
         (["-Stbon.child_rcvhwm=1"], "tbon.child_rcvhwm: value must be 0 (unlimited) or >= 2"),
-        (["-Slog-stderr-level=-2"], "log-stderr-level: '-2' is no level"),
+        (["-Slog-stderr-level=-2"], "log-stderr-level: '-2' is not a level"),
         (["-s2", "-Stbon.topo=moebius:2"], "unknown topology scheme 'moebius'"),
         (["-s2", "--test-pmi-clique=none", "-Stbon.interface-hint=nosuch0"], "tbon.interface-hint=nosuch0"),
     ],

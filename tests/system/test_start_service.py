@@ -126,7 +126,7 @@ def test_whose_end_ends_the_instance(options: list[str], waits: bool, status: in
     done = start("-s2", *options, "sh", "-c", script)
     assert done.rc == status, done.err
     assert "flux-start: 1 (pid " in done.err
-    assert ("the instance ends in 20 s; with --test-exit-mode=leader it would go on" in done.err) == (options == [])
+    assert ("the instance ends in 20 s; with --test-exit-mode=leader it would continue" in done.err) == (options == [])
     assert not done.left
 
 

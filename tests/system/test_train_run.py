@@ -172,7 +172,7 @@ def test_the_runtime_may_be_given(env: dict[str, str], tmp_path: Path) -> None:
     refused = train(env, path)
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1] == "1 error"
-    assert f"{path}: spec.runtimeRef.name: 'of-the-cluster' is in no document here" in refused.stderr
+    assert f"{path}: spec.runtimeRef.name: 'of-the-cluster' is not in any of the documents" in refused.stderr
     assert train(env, "--runtime", "headrace-torch", path).stdout.split() == ["2", "2"]
     container = {"name": "node", "env": [{"name": "THEIRS", "value": "x"}]}
     steps = [{"name": "node", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]

@@ -74,7 +74,7 @@ def versions(exec_path: str) -> List[str]:
     return found
 
 
-_VERSION = Command("flux-version", "", "Print the version of Flux that this implements, and Headrace's own")
+_VERSION = Command("flux-version", "", "Print the versions of Headrace and of the Flux that it implements")
 
 
 def _version(argv: List[str]) -> int:

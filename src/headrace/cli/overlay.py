@@ -201,7 +201,10 @@ class _Line:
 
 
 class _Tree:
-    """Queries brokers for the health of their children, depth first; leaves only for their round trip."""
+    """Queries brokers for the health of their children, depth first.
+
+    Brokers without children are queried only with `ask_leaves`, to measure their round trip.
+    """
 
     def __init__(self, handle: Handle, timeout: float, ask_leaves: bool = False, ghosts: bool = True) -> None:
         self.handle = handle

@@ -55,7 +55,7 @@ def complete(tree: Tree) -> dict[str, Entry]:
     for path, entry in out.items():
         parent = out.get(path.rpartition("/")[0], FOLDER)
         if parent.data is not None or parent.link is not None:
-            raise ValueError(f"{path!r}: its parent is no folder")
+            raise ValueError(f"{path!r}: its parent is not a folder")
         if entry.data is not None and entry.link is not None:
             raise ValueError(f"{path!r}: a file is no link")
     return dict(sorted(out.items(), key=lambda item: item[0].split("/")))

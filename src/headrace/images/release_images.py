@@ -134,7 +134,7 @@ def _compat_base() -> dict[str, Entry]:
     if bash is None or busybox is None:
         raise BuildError("the compatible view needs bash and a static busybox (Debian: busybox-static) of this machine")
     if elf.needs_loader(Path(busybox)):
-        raise BuildError(f"{busybox} is no static program: install busybox-static")
+        raise BuildError(f"{busybox} is not a static program: install busybox-static")
     layer = {COMPAT_SHELL: program(Path(bash).read_bytes()), "bin/busybox": program(Path(busybox).read_bytes())}
     for path in elf.needed(Path(bash)).values():
         layer[str(path).lstrip("/")] = program(path.read_bytes())

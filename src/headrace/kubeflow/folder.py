@@ -81,12 +81,12 @@ class Folder:
         return not self.runs or any(event.name == "clean" for event in self.read(EVENTLOG))
 
     def lost(self) -> str:
-        """The reason why a job's log has no end; "" if the log has one, or may still get one."""
+        """The reason why a job's log has no event `clean`; "" if it has one, or may still get one."""
         if self.runs or any(event.name == "clean" for event in self.read(EVENTLOG)):
             return ""
         work = self._workspace()
         if work and remains.processes_of(work):
-            return "its runner was killed; delete_job ends its brokers and processes, which go on"
+            return "its runner was killed, but its brokers and processes still run; delete_job ends them"
         with contextlib.suppress(FileNotFoundError), open(self / LOG, encoding="utf-8", errors="replace") as file:
             said = [line.strip() for line in file if line.strip()]
             if said:

@@ -30,7 +30,7 @@ class Job(Protocol):
         """The events of a log so far or, with `follow`, until the job has ended."""
 
     def lost(self) -> str:
-        """The reason why a job's log has no end; "" if the log has one, or may still get one."""
+        """The reason why a job's log has no event `clean`; "" if it has one, or may still get one."""
 
     def delete(self) -> None:
         """End the job if it is running, and delete its record. Raises TimeoutError, RuntimeError."""

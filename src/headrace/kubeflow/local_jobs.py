@@ -110,7 +110,7 @@ class LocalJobs:
             return
         jobs = self.all()
         for name in [job.name for job in jobs if not job.folder.has_ended()]:
-            advice = "wait_for_job_status waits for it, and with a statedir it would go on"
+            advice = "wait_for_job_status waits for it, and with a statedir it would continue"
             _log.warning("TrainJob %s is stopped, as this Python process ends: %s", name, advice)
         end(job.folder for job in jobs)
         shutil.rmtree(self._base, ignore_errors=True)

@@ -202,7 +202,7 @@ class Connection:
             for msg in self._deframer:
                 self._dispatch(msg)
         except MessageError as exc:
-            self.close(f"the broker has sent what is no message: {exc}")
+            self.close(f"the broker has sent an invalid message: {exc}")
 
     def _dispatch(self, msg: Message) -> None:
         call = self._calls.get(msg.matchtag)

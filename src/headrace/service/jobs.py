@@ -65,7 +65,7 @@ def read_id(text: str) -> int:
     try:
         return jobid.parse(text)
     except ValueError:
-        raise BadId(f"'{text}' is no id of a job") from None
+        raise BadId(f"'{text}' is not a job id") from None
 
 
 async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:

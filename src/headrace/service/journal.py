@@ -94,7 +94,7 @@ class Journal:
 
     def close(self) -> None:
         self._task.cancel()
-        self.lost = self.lost or "nobody has followed the journal"
+        self.lost = self.lost or "no request follows the journal"
 
     async def _read(self, link: BrokerLink) -> None:
         try:

@@ -88,7 +88,7 @@ class Here(NamedTuple):
         found: Identity = self.request.state.identity
         return found
 
-    async def is_let_in(self) -> bool:
+    async def has_access(self) -> bool:
         """True if the request would still be accepted now, as the same user with the same role."""
         try:
             return bool(await self.request.state.whose(self.request) == self.identity)
@@ -122,7 +122,7 @@ class Here(NamedTuple):
 
     def stream(self, pieces: AsyncIterator[bytes], media_type: str, headers: dict[str, str] | None = None) -> Stream:
         """A response that sends its pieces as they become available. Raises TooManyStreams."""
-        return Stream(self.service.slots, self.identity.userid, self.is_let_in, pieces, media_type, headers)
+        return Stream(self.service.slots, self.identity.userid, self.has_access, pieces, media_type, headers)
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Start a workflow tool whose jobs belong to this user. See Service.launch."""

@@ -15,7 +15,7 @@ from headrace.service.middleware import Cut
 
 MOST_OF_USER = 64
 MOST = 1000
-# Seconds between two checks that the user is still let in.
+# Seconds between two checks that the user still has access.
 CHECK_INTERVAL = 10.0
 
 
@@ -46,7 +46,7 @@ class Slots:
 class Stream(StreamingResponse):
     """A response that sends its pieces as they become available.
 
-    It holds a slot of its user until its end. It is cut when `is_let_in` is False: the token was revoked or has
+    It holds a slot of its user until its end. It is cut when `has_access` is False: the token was revoked or has
     expired, the user was removed, or the role has changed.
     """
 
@@ -54,7 +54,7 @@ class Stream(StreamingResponse):
         self,
         slots: Slots,
         userid: int,
-        is_let_in: Callable[[], Awaitable[bool]],
+        has_access: Callable[[], Awaitable[bool]],
         pieces: AsyncIterator[bytes],
         media_type: str,
         headers: dict[str, str] | None = None,
@@ -62,15 +62,15 @@ class Stream(StreamingResponse):
         slots.take(userid)
         self._slots = slots
         self._userid = userid
-        self._is_let_in = is_let_in
+        self._has_access = has_access
         super().__init__(_or_cut(pieces), headers=headers, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(super().__call__(scope, receive, send))
         try:
             while not (await asyncio.wait({sending}, timeout=CHECK_INTERVAL))[0]:
-                if not await self._is_let_in():
-                    raise Cut("the user is not let in any more")
+                if not await self._has_access():
+                    raise Cut("the user no longer has access")
             await sending
         finally:
             self._slots.give_back(self._userid)

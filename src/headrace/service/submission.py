@@ -140,7 +140,7 @@ def variables(value: Any) -> dict[str, str]:
     """Variables of an environment by name."""
     for name, one in mapping(value).items():
         if not _VARIABLE.fullmatch(name):
-            raise ValueError(f"has {name!r:.60}, which is no name of a variable")
+            raise ValueError(f"has {name!r:.60}, which is not a valid name of a variable")
         try:
             checked_text(name)
             checked_text(one)
@@ -219,7 +219,7 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     if nodes and tasks and nodes > tasks:
         problems.append(("tasks", f"must be at least {nodes}, one for each node"))
     if exclusive and not nodes:
-        problems.append(("exclusive", "needs nodes: how many there are to be"))
+        problems.append(("exclusive", "needs the number of nodes"))
     if settings.nodes is not None and (nodes or 0) > settings.nodes:
         problems.append(("nodes", f"must be at most {settings.nodes}, as many as there are"))
     if settings.gpus is False and values.get("gpus_per_task"):

@@ -65,7 +65,7 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     with pytest.raises(RpcError, match="value must be an integer"):
         table.update("log-ring-size", "many")
     table.update("log-stderr-level", "7")
-    with pytest.raises(RpcError, match="'8' is no level"):
+    with pytest.raises(RpcError, match="'8' is not a level"):
         table.update("log-stderr-level", "8")
     assert "user.mine" in table.names()
     table.remove("user.mine")

@@ -219,7 +219,7 @@ def test_a_line_that_never_ends_is_not_held_for_ever() -> None:
 )
 def test_sizes(text: Any, size: int | None) -> None:
     if size is None:
-        with pytest.raises(OutputError, match="it is a size of 1 to 2147483647 bytes"):
+        with pytest.raises(OutputError, match="must be a size from 1 to 2147483647 bytes"):
             parse_size(text)
     else:
         assert parse_size(text) == size

@@ -38,13 +38,13 @@ from headrace.formats.spec.idset import Idset
         ({"rexec-shutdown-timeout": "soon"}, "rexec-shutdown-timeout=soon is not a valid Flux standard duration"),
         ({"oom": 5}, "invalid oom=5: write oom.KEY, with one of adjust"),
         ({"oom": {"foo": 1}}, "invalid oom.adjust=None"),
-        ({"verbose": "wrong"}, "invalid verbose=wrong: it is a whole number"),
+        ({"verbose": "wrong"}, "invalid verbose=wrong: must be a whole number"),
         ({"nosetpgrp": "x"}, "invalid nosetpgrp=x"),
-        ({"exit-on-error": "x"}, "invalid exit-on-error=x: it is a whole number"),
-        ({"mpi": {"x": 1}}, "invalid mpi={'x': 1}: it is a list of intel, mvapich"),
-        ({"pty": "x"}, "invalid pty=x: it is a whole number, or pty.KEY with one of capture, interactive, ranks"),
+        ({"exit-on-error": "x"}, "invalid exit-on-error=x: must be a whole number"),
+        ({"mpi": {"x": 1}}, "invalid mpi={'x': 1}: must be a list of intel, mvapich"),
+        ({"pty": "x"}, "invalid pty=x: must be a whole number, or pty.KEY with one of capture, interactive, ranks"),
         ({"pty": {"capture": "x"}}, "invalid pty.capture=x"),
-        ({"pmi": 1}, "invalid pmi=1: it is a list of simple, pmi1"),
+        ({"pmi": 1}, "invalid pmi=1: must be a list of simple, pmi1"),
         ({"pmi-simple": 1}, "invalid pmi-simple=1: write pmi-simple.KEY"),
         ({"output": 1}, "invalid output=1: write output.KEY, with one of batch-timeout"),
         ({"output": {"stdout": "file"}}, "invalid output.stdout=file: write output.stdout.KEY"),
@@ -64,7 +64,7 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
     assert check({"input": {"limit": "1M"}}) == ["shell option input.limit has no effect in Headrace"]
     assert check({"gpu-affinity": "wrong"}) == [
-        "gpu-affinity: Failed to get gpu-affinity shell option: wrong: it is on, off, per-task or map:LIST"
+        "gpu-affinity: Failed to get gpu-affinity shell option: wrong: must be on, off, per-task or map:LIST"
     ]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
     assert [check({"pmi": method}) for method in ("off", "pmix,simple", "pmi2", "pmix")] == [[]] * 4

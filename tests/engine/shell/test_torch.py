@@ -49,7 +49,7 @@ def test_the_option_is_a_port_or_none(options: dict[str, Any], port: int | None)
 def test_a_port_that_cannot_be_is_refused(value: Any, world: World) -> None:
     job = world.run(["true"], options={"torch": value})
     (raised,) = job.exceptions
-    assert raised["note"].startswith(f"invalid torch={value}: it is a port, from 2 to 65535")
+    assert raised["note"].startswith(f"invalid torch={value}: must be a port from 2 to 65535")
 
 
 def test_the_tasks_of_all_nodes_have_one_place_to_meet(pair: World) -> None:

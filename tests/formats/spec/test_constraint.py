@@ -49,7 +49,7 @@ def test_match_follows_rfc_31(obj: Dict[str, Any], expected: bool) -> None:
         ({"and": [3]}, r"constraint.and\[0\]: must be an object"),
         ({"not": [{"properties": [1]}]}, r"constraint.not\[0\].properties\[0\]: a property must be a string"),
         ({"properties": ["a|b"]}, r"invalid character '\|' in property \"a\|b\""),
-        ({"properties": ["^"]}, "a property has a name"),
+        ({"properties": ["^"]}, "a property must have a name"),
         ({"hostlist": ["a["]}, r"constraint.hostlist\[0\]: invalid hostlist"),
         ({"hostlist": [3]}, r"constraint.hostlist\[0\]: must be a host list"),
         ({"ranks": ["1-"]}, r"constraint.ranks\[0\]: invalid idset"),

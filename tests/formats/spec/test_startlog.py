@@ -49,7 +49,7 @@ def test_a_start_that_follows_a_start_follows_a_crash(text, crashed):
 )
 def test_events_of_another_form_are_passed_over(event):
     (run,) = runs([*_log("s"), event])
-    assert run.goes_on
+    assert run.is_active
 
 
 def test_a_run_has_the_version_of_its_start():

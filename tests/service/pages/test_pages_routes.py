@@ -107,10 +107,10 @@ def test_equal_jobs_are_a_row_that_opens_and_is_cancelled_as_a_whole(instance: A
 
 def test_a_note_of_success_does_not_stay_above_a_failure(client: Any, shared: Any) -> None:
     id = shared.flux("submit", "--urgency=hold", "false").strip()
-    assert "The job is submitted." in client.get(f"/jobs/{id}?said=submitted").text
+    assert "The job was submitted." in client.get(f"/jobs/{id}?said=submitted").text
     shared.flux("cancel", id)
     until(lambda: "Canceled" in client.get(f"/jobs/{id}").text)
-    assert "The job is submitted." not in client.get(f"/jobs/{id}?said=submitted").text
+    assert "The job was submitted." not in client.get(f"/jobs/{id}?said=submitted").text
 
 
 NUMBER = "must be a whole number from {} to {}, not '{}'"

@@ -25,7 +25,7 @@ def test_a_command_is_submitted_and_its_page_is_shown(client: Any) -> None:
     answer = send(client, **given, cwd="/tmp")
     assert answer.status_code == 303, answer.text
     to = answer.headers["location"]
-    assert "The job is submitted." in shown(client, to) and "my job" in shown(client, to)
+    assert "The job was submitted." in shown(client, to) and "my job" in shown(client, to)
     until(lambda: "✔ Completed" in shown(client, to))
     found = shown(client, to)
     assert "a b /tmp" in found and "Time limit 2h" in found

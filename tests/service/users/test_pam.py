@@ -56,7 +56,7 @@ def test_the_process_that_asks_has_the_last_word_and_a_limit(
         assert "PAM has not answered within 0.5 s" in told
     else:
         assert json.loads((tmp_path / "told").read_text()) == ["ann", "a password"]
-        assert ("has ended with" in told) == (program in ("exit 1", "kill -9 $$"))
+        assert ("exited with status" in told) == (program in ("exit 1", "kill -9 $$"))
 
 
 def test_without_the_service_or_the_extra_nobody_can_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,12 +148,12 @@ def test_a_signature_is_one_of_this_jobspec_by_this_user(world: Instance) -> Non
     assert answers.pop("own") == answers.pop("again") == ""
     assert answers.pop("no credential").startswith("J: munge: ")
     assert answers == {
-        "changed": "J: the signature is one of something else",
+        "changed": "J: the signature belongs to another text",
         "none": "J: the signature is not one of mechanism munge",
         "alices": f"signer={ALICE} != requestor={BOB}",
         "in alices name": f"signer={ALICE} != requestor={BOB}",
-        "with alices signature": "J: the signature is one of something else",
-        "of another kind": "J: the signature is one of something else",
+        "with alices signature": "J: the signature belongs to another text",
+        "of another kind": "J: the signature belongs to another text",
     }
     # Who may speak for others cannot sign for them.
     stamped = {"FLUX_HANDLE_USERID": str(ALICE), "FLUX_HANDLE_ROLEMASK": "0x2", "HEADRACE_SIGN_TYPE": "munge"}

@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 
 def missing_extra(what: str, extra: str, missing: ImportError) -> CommandError:
-    """The error for a package, of an extra in pyproject.toml, that `what` needs and that is not installed."""
+    """The error if `what` needs the package `missing`, which the extra `extra` of pyproject.toml installs."""
     how = f"pip install '.[{extra}]' in a copy of the repository"
     return CommandError(f"{what} needs the extra {extra} ({missing.name} is missing): {how}")
 

@@ -119,7 +119,7 @@ def _delete(options: Namespace) -> int:
                 gone = await client.delete(api, namespace, name, tell, without_saving=options.without_saving)
                 deleted.append(gone)
             except client.NotFoundError as exc:
-                # Go on with the other names, as kubectl does.
+                # Continue with the other names, as kubectl does.
                 tell(str(exc))
                 missing += 1
         for one in deleted:

@@ -105,7 +105,7 @@ def _ask(handle: Handle) -> _Nodes:
     return _Nodes(status, sched["allocated"], housekeeping)
 
 
-# Values of the node fields when lines are compared apart from their nodes.
+# Equal values for the fields that list nodes, so that lines that differ only in their nodes compare as equal.
 _NODE_FIELDS = {"nnodes": 1, "nodelist": "-", "ranks": "-"}
 
 
@@ -169,6 +169,8 @@ def status(args: Namespace) -> int:
         for up in ups:
             ranks = nodes.in_state(state) & chosen
             ranks = ranks & nodes.online if up else ranks - nodes.online
+            # A state without nodes has a line if `--states` names it, or always if it is in _ALWAYS. If up and down
+            # nodes are both shown, it has only the line for up nodes.
             shown = bool(args.states) and not args.skip_empty and (up or len(ups) == 1)
             if ranks or (nodes.ranks and (shown or (up and state in _ALWAYS and not args.skip_empty))):
                 reasons = {text for ids, _, text in nodes.drains if ids & ranks}
@@ -194,9 +196,9 @@ def _joined(layout: Format, lines: List[_Line]) -> List[_Line]:
 
 
 def _asked(text: Any) -> Tuple[List[str], List[bool]]:
-    """The states of `--states`, and for up whether to show True, False or both.
+    """Parse `--states` into the states to show, and whether to show lines for up nodes, down nodes or both.
 
-    `online` and `offline` set only up.
+    The words `online` and `offline` choose up or down nodes, in all states.
     """
     states: List[str] = []
     ups: List[bool] = []

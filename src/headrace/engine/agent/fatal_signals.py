@@ -45,7 +45,7 @@ FATAL = frozenset(
     }
 )
 
-# The most attempts to read the environment of a sender that has none, and the seconds between them.
+# How often the environment of a sender is read again while it is empty, and the seconds between two reads.
 _LOOKS, _PAUSE = 20, 0.001
 
 

@@ -48,8 +48,8 @@ def kill_orphans(
 ) -> None:
     """Send SIGKILL to children of `agent` whose job has ended, except pids in `known`.
 
-    The job has ended if the job path in the environment is one of the instance `instance` ("" for the root instance),
-    and not among the paths of running jobs, which `live()` returns.
+    The job has ended if the job path in the environment is in the instance `instance` ("" for the root instance), and
+    is not among the paths of running jobs, which `live()` returns.
 
     A child without a job path is killed if it began between two moments, `between`, in clock ticks since boot. Before
     the first, another process than a job may have started it; after the second, a job that still runs may have.

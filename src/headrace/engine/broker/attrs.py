@@ -227,7 +227,7 @@ def _check(name: str, value: str) -> None:
     elif name == "content.backing-module" and value not in ("content-sqlite", "none"):
         raise AttrError(f"{name}: '{value}' is neither content-sqlite nor none")
     elif name in _LEVELS and value not in ("-1", *"01234567"):
-        raise AttrError(f"{name}: '{value}' is no level from 0 to 7, nor -1 for none")
+        raise AttrError(f"{name}: '{value}' is not a level: use 0 to 7, or -1 for none")
     elif name == "tbon.child_rcvhwm" and value == "1":
         raise AttrError(f"{name}: value must be 0 (unlimited) or >= 2")
     elif name == "log-syslog-enable" and value not in ("0", "1"):

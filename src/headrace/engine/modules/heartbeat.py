@@ -160,7 +160,7 @@ class _Heartbeat:
             self.watching = self.ctx.call_later(next_at - silent, self._check)
 
     def _end(self, silent: float) -> None:
-        self.ctx.log(logging.CRITICAL, f"no heartbeat for {silent:.1f}s: this broker ends")
+        self.ctx.log(logging.CRITICAL, f"no heartbeat for {silent:.1f}s: this broker exits")
         self.ctx.call("broker.heartbeat-lost")
 
 

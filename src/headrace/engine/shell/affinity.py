@@ -62,7 +62,7 @@ def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[froz
     sets = _cpu_sets(mode, job_processors(cores), cores, len(ranks))
     notices: list[str] = []
     if mode == "per-task" and 0 < len(cores) < len(ranks):
-        notices.append(f"{len(ranks)} tasks share {_count(len(cores))}: none is bound to one of its own")
+        notices.append(f"{len(ranks)} tasks share {_count(len(cores))}: no task gets cores of its own")
     if mode != "off" and words:
         notices += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
     return ([everything()] * len(ranks) if "dry-run" in words else sets), notices
@@ -77,9 +77,9 @@ def wrong(options: Mapping[str, Any]) -> list[str]:
     found = []
     cpus, gpus = options.get("cpu-affinity"), options.get("gpu-affinity")
     if not _is_mode(_cpu_mode(cpus)[0]):
-        found.append(f"cpu-affinity: invalid option: {cpus}: it is {_MODES}, with verbose, or dry-run, before it")
+        found.append(f"cpu-affinity: invalid option: {cpus}: must be {_MODES}, optionally after verbose, or dry-run,")
     if gpus is not None and not _is_mode(gpus):
-        found.append(f"gpu-affinity: Failed to get gpu-affinity shell option: {gpus}: it is {_MODES}")
+        found.append(f"gpu-affinity: Failed to get gpu-affinity shell option: {gpus}: must be {_MODES}")
     return found
 
 

@@ -147,7 +147,7 @@ def _per_resource(option: Any) -> tuple[str, int]:
         raise LayoutError(f"invalid per-resource option {option}: write type=node or type=core, and count=N")
     count = option.get("count", 1)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise LayoutError(f"invalid per-resource.count={count}: it is 1 or more")
+        raise LayoutError(f"invalid per-resource.count={count}: must be 1 or more")
     return option["type"], count
 
 

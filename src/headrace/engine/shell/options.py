@@ -146,16 +146,17 @@ def _check_types(options: Mapping[str, Any]) -> None:
     for name in _NUMBERS:
         value = _value(options, name)
         if value is not None and not isinstance(value, int):
-            raise OptionError(f"invalid {name}={value}: it is a whole number")
+            raise OptionError(f"invalid {name}={value}: must be a whole number")
     pmi = options.get("pmi")
     if pmi is not None and not isinstance(pmi, str):
-        raise OptionError(f"invalid pmi={pmi}: it is a list of {', '.join(_PMI)}")
+        raise OptionError(f"invalid pmi={pmi}: must be a list of {', '.join(_PMI)}")
     mpi = options.get("mpi")
     if mpi is not None and not isinstance(mpi, str):
-        raise OptionError(f"invalid mpi={mpi}: it is a list of {', '.join(_MPI)}")
+        raise OptionError(f"invalid mpi={mpi}: must be a list of {', '.join(_MPI)}")
     pty = options.get("pty")
     if pty is not None and not isinstance(pty, (int, dict)):
-        raise OptionError(f"invalid pty={pty}: it is a whole number, or pty.KEY with one of {', '.join(sorted(_PTY))}")
+        known = ", ".join(sorted(_PTY))
+        raise OptionError(f"invalid pty={pty}: must be a whole number, or pty.KEY with one of {known}")
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
@@ -181,7 +182,7 @@ def oom_adjust(options: Mapping[str, Any]) -> int | None:
         return None
     value = option.get("adjust")
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
-        raise OptionError(f"invalid oom.adjust={value}: it is a number from -1000 to 1000")
+        raise OptionError(f"invalid oom.adjust={value}: must be a number from -1000 to 1000")
     return value
 
 
@@ -266,7 +267,7 @@ def _check_input(option: Any) -> None:
         return
     kind = spec.get("type", "service")
     if str(kind) not in _INPUTS:
-        raise OptionError(f"invalid input type specified: {kind}: it is service or file")
+        raise OptionError(f"invalid input type specified: {kind}: must be service or file")
     if kind == "file" and not spec.get("path"):
         raise OptionError("path for stdin file input not specified")
 
@@ -303,7 +304,7 @@ def _output(option: Any) -> list[str]:
             continue
         target = spec.get("type", "kvs")
         if str(target) not in _OUTPUTS:
-            raise OptionError(f"invalid output type specified: {target}: it is kvs, term or file")
+            raise OptionError(f"invalid output type specified: {target}: must be kvs, term or file")
         if target == "file" and not spec.get("path"):
             raise OptionError(f"path for {stream} file output not specified")
         buffer = spec.get("buffer")

@@ -54,7 +54,7 @@ def parse_size(value: Any) -> int:
     except (ValueError, OverflowError):
         size = 0
     if not 0 < size <= _MAX_LIMIT:
-        raise OutputError(f"invalid output.limit={value}: it is a size of 1 to {_MAX_LIMIT} bytes, such as 10M")
+        raise OutputError(f"invalid output.limit={value}: must be a size from 1 to {_MAX_LIMIT} bytes, such as 10M")
     return size
 
 

@@ -26,7 +26,7 @@ class Reports:
         self.others = others
 
     def started(self) -> None:
-        """Report that the start has begun. Only then do clients read the output log, including its errors."""
+        """Report that the job's start has begun. Clients read the output log, including errors, only after this."""
         self._send({"op": "started", "id": self._id})
 
     def event(self, name: str, context: dict[str, Any] | None = None) -> None:
@@ -64,5 +64,5 @@ class Reports:
         self._send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": payload, "text": text})
 
     def ask_drained(self, token: int) -> None:
-        """Request the operation `rpc-drained` for when the client of a stream has received all responses."""
+        """Ask the broker to send `rpc-drained` once the client of a stream has received all responses."""
         self._send({"op": "rpc-drain", "id": self._id, "token": token})

@@ -33,7 +33,7 @@ def wanted_port(options: Mapping[str, Any]) -> int | None:
         return 0 if option else None
     if isinstance(option, int) and 1 < option < 1 << 16:
         return option
-    raise TorchError(f"invalid torch={option}: it is a port, from 2 to 65535, or is given without a value")
+    raise TorchError(f"invalid torch={option}: must be a port from 2 to 65535, or have no value")
 
 
 class Rendezvous:

@@ -176,10 +176,10 @@ FOREIGN: dict[str, str] = {
     "accounting": "flux-accounting: weights of its priority plugin, which cannot be loaded here",
     "archive": "flux-accounting: where finished jobs are archived; here they are kept in the statedir",
     "content-s3": "flux-core: a store of content in S3; ours is one database",
-    "content-sqlite": "flux-core: modes of its database; ours follow from whether there is a statedir",
+    "content-sqlite": "flux-core: modes of its database; here a statedir determines them",
     "cray-slingshot": "flux-coral2: networks of jobs, by a plugin that cannot be loaded here",
-    "kvs": "flux-core: how often it makes a checkpoint; our commits are on disk when they are answered",
-    "modules": "flux-core: which module serves as what; here the table sched and the table headrace say that",
+    "kvs": "flux-core: interval of checkpoints; here each commit is on disk before its response",
+    "modules": "flux-core: alternatives for modules; here the tables sched and headrace have these settings",
     "rabbit": "flux-coral2: storage of Rabbit nodes, by services of its own",
     "systemd": "flux-core: jobs as units of systemd; ours are processes of the agent",
 }

@@ -182,7 +182,7 @@ def _compile_properties(values: List[Any], path: str, depth: int, room: List[int
         if bad:
             raise ConstraintError(f"constraint{path}[{i}]: invalid character '{bad.group()}' in property \"{value}\"")
         if not name:
-            raise ConstraintError(f"constraint{path}[{i}]: a property has a name; got {value!r}")
+            raise ConstraintError(f"constraint{path}[{i}]: a property must have a name, not {value!r}")
         (unwanted if value.startswith("^") else wanted).append(name)
 
     def matcher(ranks: int, host: Callable[[str], int], props: Mapping[str, int]) -> int:

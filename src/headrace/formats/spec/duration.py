@@ -52,7 +52,7 @@ def encode(seconds: float, digits: Optional[int] = None) -> str:
     DurationError for a negative number or NaN.
     """
     if not seconds >= 0:
-        raise DurationError(f"{seconds} is no duration: must be zero or more seconds")
+        raise DurationError(f"{seconds} is not a duration: must be zero or more seconds")
     if seconds == math.inf:
         return "infinity"
     if digits is None and seconds < 1e-3:

@@ -74,10 +74,10 @@ def parse(text: str) -> int:
             value = int(_need(_DECIMAL, id_))
     except (KeyError, ValueError):
         raise JobIdError(
-            f"'{text}' is no job id: expected F58 such as ƒ2C4qYSj, a number or another RFC 19 form"
+            f"'{text}' is not a job id: expected F58 such as ƒ2C4qYSj, a number or another RFC 19 form"
         ) from None
     if value > MAX_ID:
-        raise JobIdError(f"'{text}' is no job id: larger than 64 bits")
+        raise JobIdError(f"'{text}' is not a job id: larger than 64 bits")
     return value
 
 
@@ -88,7 +88,7 @@ def encode(id: int, form: str = "f58") -> str:
     starts with f. Raises JobIdError for another form or an id that is not a 64-bit number.
     """
     if not 0 <= id <= MAX_ID:
-        raise JobIdError(f"{id} is no job id: not in the range 0 to {MAX_ID}")
+        raise JobIdError(f"{id} is not a job id: not in the range 0 to {MAX_ID}")
     if form == "f58":
         return _f58_prefix + _encode_base58(id)
     encoder = _ENCODERS.get(form)
@@ -251,7 +251,7 @@ class FluidGenerator:
         if not 0 <= generator <= MAX_GENERATOR:
             raise JobIdError(f"generator {generator} is not in the range 0 to {MAX_GENERATOR}")
         if not -1 <= high_water <= MAX_ID:
-            raise JobIdError(f"high water {high_water} is no job id")
+            raise JobIdError(f"high water {high_water} is not a job id")
         self.epoch_ms = epoch_ms
         self.high_water = high_water
         self._generator_bits = generator << SEQUENCE_BITS

@@ -79,7 +79,7 @@ def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool =
 
 
 def _refuse(obj: Any) -> Any:
-    raise TypeError(f"{type(obj).__name__} has no form in JSON")
+    raise TypeError(f"{type(obj).__name__} cannot be encoded as JSON")
 
 
 _INFINITE = float("inf")

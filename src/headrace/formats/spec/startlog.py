@@ -32,7 +32,7 @@ class Run:
         self.crashed = False
 
     @property
-    def goes_on(self) -> bool:
+    def is_active(self) -> bool:
         return self.end is None and not self.crashed
 
 
@@ -54,7 +54,7 @@ def runs(events: Iterable[Event]) -> List[Run]:
         version = context.get("version")
         if type(version) is not int or not 0 <= version <= VERSION:
             continue
-        last = found[-1] if found and found[-1].goes_on else None
+        last = found[-1] if found and found[-1].is_active else None
         if event.name == "start":
             if last is not None:
                 last.crashed = True
@@ -66,4 +66,4 @@ def runs(events: Iterable[Event]) -> List[Run]:
 
 def follows_a_crash(found: List[Run]) -> bool:
     """True if the last run is active and the run before it crashed."""
-    return len(found) > 1 and found[-1].goes_on and found[-2].crashed
+    return len(found) > 1 and found[-1].is_active and found[-2].crashed

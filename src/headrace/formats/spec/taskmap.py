@@ -245,7 +245,7 @@ def _check_counts(counts: Sequence[int]) -> Sequence[int]:
 
 def _parse_raw(text: str) -> List[Idset]:
     if not text:
-        raise TaskMapError("an empty text is no task map")
+        raise TaskMapError("an empty text is not a task map")
     try:
         return [Idset.parse(part) for part in text.split(";")]
     except IdsetError as exc:
@@ -254,7 +254,7 @@ def _parse_raw(text: str) -> List[Idset]:
 
 def _parse_pmi(text: str) -> List[Block]:
     if not _PMI.match(text):
-        raise TaskMapError(f"'{text}' is no PMI mapping: expected (vector,(nodeid,nnodes,ppn),…)")
+        raise TaskMapError(f"'{text}' is not a PMI mapping: expected (vector,(nodeid,nnodes,ppn),…)")
     blocks: List[Block] = []
     for nodeid, nnodes, ppn in _PMI_BLOCK.findall(text):
         _append(blocks, (int(nodeid), int(nnodes), int(ppn), 1))

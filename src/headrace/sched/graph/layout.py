@@ -361,7 +361,7 @@ class Layout:
         bits = self.best(parts, h, 1, free)
         return bits, self.sum_of(parts, h, bits)
 
-    def ladder(self, parts: Parts, h: int, free: int) -> tuple[int, ...]:
+    def slot_scores(self, parts: Parts, h: int, free: int) -> tuple[int, ...]:
         """The score (sum of ids) of each slot that fits into the free resources of a holder, best slot first."""
         masks = self.masks[h]
         if len(parts) == 1 and parts[0][1] == 1:

@@ -17,7 +17,8 @@ from headrace.sched.graph.layout import Demand, Parts
 from headrace.sched.graph.matcher import Pick
 from headrace.sched.graph.selection import Run
 
-_MAX_LADDERS = 16384
+# The most entries of `Slots._scores`.
+_MAX_SCORES = 16384
 
 
 class Slots:
@@ -30,7 +31,7 @@ class Slots:
         self._policy = state.layout.policy
         self._order = order
         # The scores of all slots of a holder, by (demand, layout of the holder, free bits).
-        self._ladders: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._scores: dict[tuple[object, ...], tuple[int, ...]] = {}
 
     def take(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
         """Add up to `most` best slots of a node to `runs`; returns how many were added."""
@@ -139,10 +140,10 @@ class Slots:
         alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for place, h in enumerate(holders):
             if not (blocked and blocked.get(h)):
-                alike.setdefault(self._ladder(parts, h), []).append((place, h))
+                alike.setdefault(self._all_scores(parts, h), []).append((place, h))
         amounts: dict[int, int] = {}
-        for ladder, some in alike.items():
-            for score in ladder:
+        for scores, some in alike.items():
+            for score in scores:
                 amounts[score] = amounts.get(score, 0) + len(some)
         ends = run_of_scores(sorted(amounts.items()), count)
         if ends is None:
@@ -150,9 +151,9 @@ class Slots:
         taken: dict[int, int] = {}
         for score in sorted(amounts):
             if ends[0] <= score <= ends[1]:
-                found = [(place, h, ladder) for ladder, some in alike.items() if score in ladder for place, h in some]
-                for _, h, ladder in sorted(found)[:count]:
-                    step, free = ladder.index(score), state.free[h]
+                found = [(place, h, scores) for scores, some in alike.items() if score in scores for place, h in some]
+                for _, h, scores in sorted(found)[:count]:
+                    step, free = scores.index(score), state.free[h]
                     below = self._layout.best(parts, h, step, free) if step else 0
                     taken[h] = taken.get(h, 0) | self._layout.best(parts, h, step + 1, free) ^ below
                 count -= len(found)
@@ -160,16 +161,16 @@ class Slots:
                     break
         return taken
 
-    def _ladder(self, parts: Parts, h: int) -> tuple[int, ...]:
+    def _all_scores(self, parts: Parts, h: int) -> tuple[int, ...]:
         layout, free = self._layout, self._state.free[h]
         # Holders with the same resources at the same places give the same scores.
         shift = layout.shift.get(h)
         key = parts, id(layout.masks[h]), h if shift is None else -id(shift), free
-        found = self._ladders.get(key)
+        found = self._scores.get(key)
         if found is None:
-            if len(self._ladders) >= _MAX_LADDERS:
-                self._ladders.clear()
-            found = self._ladders[key] = layout.ladder(parts, h, free)
+            if len(self._scores) >= _MAX_SCORES:
+                self._scores.clear()
+            found = self._scores[key] = layout.slot_scores(parts, h, free)
         return found
 
     def take_scored(

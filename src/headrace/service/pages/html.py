@@ -37,7 +37,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     text = _templates.get_template(template).render(
         instance=here.uri,
         # Before the login, a page has neither the navigation nor the address of the instance.
-        is_let_in=identity is not None,
+        has_access=identity is not None,
         user=identity if here.access.accounts.several else None,
         logs_out=identity is not None and here.access.has_sessions,
         path=request.url.path,

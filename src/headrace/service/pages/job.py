@@ -58,7 +58,7 @@ async def show(request: Request, id: str) -> Response:
         problem = str(exc.strerror)
     said = chosen.get("said", "")
     if said == "submitted" and job_view.has_failed(raw):
-        # "The job is submitted" would mislead on the page of a failed job.
+        # "The job was submitted" would mislead on the page of a failed job.
         said = ""
     return html.page(
         request,

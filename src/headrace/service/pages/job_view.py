@@ -18,10 +18,10 @@ from headrace.wire.query.job_info import JobInfo
 
 # After a form, the address of the next page has one of these words as `said`. The page shows the sentence.
 SAID = {
-    "cancelled": "The job is requested to end.",
+    "cancelled": "The job was asked to end.",
     "signalled": "The signal was sent to all tasks.",
     "ended": "The job has ended, so nothing was done.",
-    "submitted": "The job is submitted.",
+    "submitted": "The job was submitted.",
 }
 # Events of the main eventlog in words (RFC 21). Any other event is shown by its name.
 _MEANINGS = {
@@ -34,10 +34,10 @@ _MEANINGS = {
     "prolog-finish": "preparation has ended",
     "start": "tasks run",
     "finish": "tasks have ended",
-    "epilog-start": "tidying up begins",
-    "epilog-finish": "tidying up has ended",
-    "release": "gives back resources",
-    "free": "has no resources any more",
+    "epilog-start": "cleanup begins",
+    "epilog-finish": "cleanup has ended",
+    "release": "releases resources",
+    "free": "has released all resources",
     "clean": "ended",
     "exception": "exception",
     "urgency": "urgency was changed",
@@ -47,7 +47,7 @@ _MEANINGS = {
     "dependency-add": "waits for a dependency",
     "dependency-remove": "a dependency is met",
     "requeue": "queued again",
-    "debug": "for developers",
+    "debug": "note for developers",
 }
 
 

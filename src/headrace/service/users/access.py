@@ -133,7 +133,7 @@ class Access:
         request.state.login = names[0]
         found = await self.accounts.of_name(names[0])
         if found is None:
-            raise Unauthenticated(f"'{names[0]}', whom the proxy names, is no user of this service")
+            raise Unauthenticated(f"'{names[0]}', the user named by the proxy, is not a user of this service")
         return found
 
     async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:

@@ -50,7 +50,7 @@ class Passwords:
                     process.kill()
                     await process.wait()
         if process.returncode not in (_RIGHT, _WRONG):
-            print(f"headrace api: the process that asks PAM has ended with {process.returncode}", file=sys.stderr)
+            print(f"headrace api: the PAM process exited with status {process.returncode}", file=sys.stderr)
         return process.returncode == _RIGHT
 
 

@@ -379,7 +379,7 @@ def enclosing(path: str) -> str:
     """
     words = path.split("/")
     if path != "/" and (path[0] == "/" or not {"", ".", ".."}.issuperset(words)):
-        raise OSError(errno.EINVAL, f"Unable to connect to Flux: '{path}' is no way to an enclosing instance")
+        raise OSError(errno.EINVAL, f"Unable to connect to Flux: '{path}' does not lead to an enclosing instance")
     uri = os.environ.get("FLUX_URI") or DEFAULT_URI
     hops = -1 if path == "/" else words.count("..")
     while hops:

@@ -74,7 +74,7 @@ class SchedulerResources:
 
 
 class Given:
-    """An answer that has arrived already; it takes the place of a call."""
+    """A response that is already there, with the interface of a call."""
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         self._answer = answer

@@ -53,7 +53,7 @@ def test_by_default_the_instance_ends_some_time_after_a_follower_has_failed(tmp_
     assert time.monotonic() - begin >= 1
     assert out.startswith("137\nflux-start: 1 (pid ")
     assert out.endswith(
-        " exited with rc=3\nflux-start: the instance ends in 1 s; with --test-exit-mode=leader it would go on\n"
+        " exited with rc=3\nflux-start: the instance ends in 1 s; with --test-exit-mode=leader it would continue\n"
     )
 
 

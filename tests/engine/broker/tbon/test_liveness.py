@@ -82,7 +82,7 @@ def test_a_silent_child_and_all_below_it_become_torpid_once() -> None:
     world.liveness.heard(world.children[1])
     assert world.updates[1:] == [{"remove": "1,3-4"}]
     assert world.reports == 2
-    assert world.logged == ["rank 1 is torpid: it was not heard for 30s", "rank 1 is not torpid any more"]
+    assert world.logged == ["rank 1 is torpid: no message for 30s", "rank 1 is not torpid any more"]
 
 
 def test_a_child_that_is_not_there_is_not_torpid() -> None:

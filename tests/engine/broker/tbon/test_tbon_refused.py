@@ -82,7 +82,7 @@ def test_those_whose_connection_we_ended_are_known_for_a_while(address: str) -> 
         send_away()
         refusals.log_handshake(endpoint, "")
         assert ours <= {int(end.rpartition(":")[2], 16) for end in refused.sent_away(endpoint) - others}
-    why = "refused: its certificate is not ours, or it is no broker"
+    why = "refused: its certificate is not ours, or it is not a broker"
     assert lines == [f"connection from {peer} {why}" for peer in ("an unknown address", where)]
     assert refused.sent_away("tcp://127.0.0.1:1") == refused.sent_away("ipc:///run/x") == set()
 
@@ -100,7 +100,7 @@ def test_each_address_is_told_once_and_not_again_for_the_next(monkeypatch: pytes
     for peers in ({"a:1"}, {"a:1", "b:2", "b:3"}, {"a:1", "b:2", "b:3"}):
         monkeypatch.setattr(refused, "sent_away", lambda _endpoint, peers=peers: peers)
         refusals.log_handshake("tcp://x:1", "/etc/curve.cert")
-    why = "refused: its certificate is not that of /etc/curve.cert, or it is no broker"
+    why = "refused: its certificate is not that of /etc/curve.cert, or it is not a broker"
     assert lines == [f"connection from a {why}", f"connection from b {why}"]
 
 

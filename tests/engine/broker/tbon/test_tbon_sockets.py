@@ -174,13 +174,15 @@ def test_both_ends_say_why_a_handshake_failed(tmp_path: Any, tcp: bool, knocking
         stranger = join(boot.new_keys())
         await until(lambda: stranger.ends and parent.log)
         assert " refused our key" in stranger.ends[0]
-        assert parent.log == [f"connection from {knocking} refused: its key is no member's"]
+        assert parent.log == [f"connection from {knocking} refused: its key does not belong to a member"]
         stranger.close()
         other = boot.new_keys()
         child = join(other, other[0])
         await until(lambda: child.ends and len(parent.log) > 1)
         assert " ended the handshake: no broker with the key that we were told answers there" in child.ends[0]
-        assert parent.log[1:] == [f"connection from {misled} refused: its certificate is not ours, or it is no broker"]
+        assert parent.log[1:] == [
+            f"connection from {misled} refused: its certificate is not ours, or it is not a broker"
+        ]
         child.close()
         # A connection that has worked ends without such a reason.
         parent.close()
@@ -204,7 +206,7 @@ def test_who_speaks_nonsense_is_told_and_who_only_looks_is_not() -> None:
         with socket.create_connection(address) as stranger:
             stranger.sendall(greeting + b"\x04" + bytes([len(hello)]) + hello)
             await until(lambda: parent.log)
-        why = "refused: its certificate is not ours, or it is no broker"
+        why = "refused: its certificate is not ours, or it is not a broker"
         assert parent.log == [f"connection from 127.0.0.1 {why}"]
 
     with_parent("", scenario)

@@ -272,7 +272,7 @@ def test_a_database_that_was_emptied_is_in_the_log(in_broker, tmp_path):
 
     async def scenario(broker):
         broker.load(content)
-        told = f"{path} was emptied: it has 0 bytes. What was stored by its hash alone"
+        told = f"{path} was emptied: it has 0 bytes. Data that is stored only under its hash"
         assert [line for line in broker.logged if told in line] == ([] if is_new else broker.logged)
         assert (await broker.client().call("content.store", payload=b"a")).errnum == 0
 

@@ -8,7 +8,7 @@ ASKED = {"type": "interval", "name": "n", "command": "c"}
 
 
 def _run(entry: Entry, status: int = 0, errnum: int = 0) -> None:
-    assert entry.due(1.0)
+    assert entry.create_task(1.0)
     assert entry.task is not None
     if errnum:
         entry.task.rexec_errno = errnum
@@ -20,7 +20,7 @@ def _run(entry: Entry, status: int = 0, errnum: int = 0) -> None:
 
 def test_a_task_is_made_only_when_the_last_one_has_ended():
     entry = Entry(1, ASKED, 0.0)
-    assert entry.due(1.0) and not entry.due(2.0)
+    assert entry.create_task(1.0) and not entry.create_task(2.0)
     assert entry.stats["total"] == 1
 
 
@@ -60,7 +60,7 @@ def test_the_history_has_the_last_tasks_newest_first():
 
 def test_states_before_the_end():
     entry = Entry(1, {**ASKED, "timeout": 5.0}, 0.0)
-    entry.due(1.0)
+    entry.create_task(1.0)
     assert entry.task is not None and entry.task.state == "Deferred"
     entry.task.times["start-time"] = 2.0
     assert entry.task.state == "Running"

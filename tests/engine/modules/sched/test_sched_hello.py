@@ -141,7 +141,7 @@ def test_what_is_said_when_news_about_resources_end_is_so(in_broker: Run, module
         await world.settle()
         world.ctx.respond_error(world.acquired, errno.ENOSYS, "resource was unloaded")
         await world.settle()
-        assert broker.logged[-1].endswith("unloaded: changes of nodes are not heard of until the scheduler is reloaded")
+        assert broker.logged[-1].endswith("unloaded: changes of nodes are not noticed until the scheduler is reloaded")
         world.submit(1, jobspec())
         await world.settle()
         assert world.started(1) == [1]

@@ -210,7 +210,7 @@ def test_storage_is_counted_in_gigabytes_and_keeps_its_number() -> None:
         (machine(core(-1)), "os_index must be a number from 0 on, not '-1'"),
         (machine(obj("L3Cache", core(0), cache_size=-5)), "cache_size must be"),
         (machine(obj("L3Cache", core(0), cache_size="9" * 5000)), "cache_size must be"),
-        (machine(core(0), allowed_cpuset="all"), "'all' is no set of processors"),
+        (machine(core(0), allowed_cpuset="all"), "'all' is not a set of processors"),
         (machine(core(0), device("sda", 0)), "storage 'sda': Size must be"),
         (machine(core(0), device("sda", 0, size(-7))), "not '-7'"),
         (machine(core(0)).replace("n07", "n" + "9" * 30), "does not fit 63 bits"),

@@ -89,7 +89,7 @@ def ask_of(client: Any, id: Any, route: str) -> Any:
 @pytest.mark.parametrize("route", ["", "/cancel", "/output", "/output/stream"])
 def test_what_is_no_id_is_refused(client: Any, id: str, route: str) -> None:
     answer = ask_of(client, id, route)
-    assert answer.status_code == 400 and "is no id of a job" in answer.json()["Message"], answer.text
+    assert answer.status_code == 400 and "is not a job id" in answer.json()["Message"], answer.text
 
 
 # What flux-restful 1.1.0 answers (test_peer_client.py has its client).

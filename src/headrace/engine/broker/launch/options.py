@@ -193,7 +193,7 @@ def _rundir(options: LaunchOptions) -> str:
     if len(os.fsencode(base)) >= _LONGEST_PATH:
         raise LaunchError(f"rundir buffer overflow: TMPDIR has {len(os.fsencode(base))} bytes")
     if not os.path.isdir(base):
-        raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
+        raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; set TMPDIR to another folder")
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
         base = "/tmp"
     return _new_path(options, base)
@@ -223,7 +223,7 @@ def make_unmade(options: LaunchOptions) -> None:
             _remove_new_statedir(options)
             base = os.path.dirname(path)
             raise LaunchError(
-                f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
+                f"cannot create directory in {base}: {exc.strerror}; set TMPDIR to another folder"
             ) from None
 
 

@@ -258,7 +258,7 @@ class Supervisor:
         elif rank == 0 or (code and self._any_counts):
             timeout = _EXIT_TIMEOUT if self._exit_timeout is None else self._exit_timeout
             if rank and timeout and self.pid_of(0) != -1 and not (self._signalled or self._failed):
-                text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would go on"
+                text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would continue"
                 print(f"flux-start: {text}", file=sys.stderr, flush=True)
             self._signal_within(timeout, signal.SIGKILL)
 

@@ -137,7 +137,8 @@ class ModuleHost:
         self._builtin: set[str] = set()
         # Modules that are loaded but not listed; see _UNLISTED.
         self._unlisted: set[str] = set()
-        # Modules that keep running after a failed reload. In Flux they would be removed, so scripts load them next.
+        # Modules that keep running after a failed reload. In Flux they would be removed, so a script loads them next.
+        # This load is then a reload.
         self._spared: set[str] = set()
         self._trace: ModuleTrace
 
@@ -154,6 +155,7 @@ class ModuleHost:
         Raises RpcError or the exception of a module, after logging the module's name.
         """
         broker = self.broker
+        # The name in the log if the list of modules is invalid.
         name = "list"
         try:
             for name in names_for(broker.rank, broker.attrs, broker.config):
@@ -195,9 +197,9 @@ class ModuleHost:
     async def reload(self, new: _Load, force: bool) -> None:
         """Remove a module and load it with `new`, or with its former arguments if that fails.
 
-        With `force`, it need not be loaded. A module's function `check(ctx, args)` can refuse arguments while the old
-        module still runs, if removing it would have effects. Raises RpcError or any exception of the module's load. In
-        that case the old module stays until it is loaded or removed.
+        With `force`, it need not be loaded. If the module has a function `check(ctx, args)`, this is called before the
+        old module is removed, and may refuse the arguments. Raises RpcError or any exception of the module's load. The
+        old module then keeps running (`_spared`) until it is loaded again with other arguments, or removed.
         """
         name = self._module_of(new)
         try:

@@ -105,7 +105,7 @@ class _Config:
 
     def _check_leader(self) -> None:
         if self._broker.rank != 0:
-            raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
+            raise RpcError(errno.EINVAL, "change the configuration on the leader, rank 0, which informs the others")
 
     async def follow(self, new: dict[str, Any]) -> None:
         """Apply the leader's configuration, except for the tables that place this broker."""

@@ -36,9 +36,9 @@ def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Callabl
 
     def answer(msg: Message) -> dict[str, Any]:
         if broker.rank:
-            raise RpcError(errno.EINVAL, "overlay.grow: hosts are added on the leader, rank 0, which tells the others")
+            raise RpcError(errno.EINVAL, "overlay.grow: add hosts on the leader, rank 0, which informs the others")
         if not broker.may_grow:
-            text = "hosts can be added where brokers boot from a [bootstrap] table with curve_cert"
+            text = "hosts can be added only if the brokers boot from a [bootstrap] table with curve_cert"
             raise RpcError(errno.EINVAL, f"overlay.grow: {text}")
         try:
             names = list(dict.fromkeys(Hostlist.parse(msg.obj["hosts"])))

@@ -125,7 +125,7 @@ class Liveness:
     def _change(self, child: Child, torpid: bool) -> None:
         child.torpid = torpid
         child.changed(child)
-        what = f"torpid: it was not heard for {duration.encode(self._most)}" if torpid else "not torpid any more"
+        what = f"torpid: no message for {duration.encode(self._most)}" if torpid else "not torpid any more"
         self._broker.log(logging.ERROR, "overlay", f"{child.title} is {what}")
         ranks = str(Idset(self._overlay.topology.subtree(child.rank)))
         update = {"broker.torpid": {"add" if torpid else "remove": ranks}}

@@ -92,12 +92,12 @@ class Refusals:
 
     def log_key(self, address: str) -> None:
         """Log the refusal of a peer with an unknown key. ZeroMQ reports its address."""
-        self.log(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
+        self.log(logging.WARNING, f"connection from {readable(address)} refused: its key does not belong to a member")
 
     def log_handshake(self, endpoint: str, certificate: str) -> None:
         """Log the failed handshake of a peer at `endpoint` that does not know this broker's key."""
         ours = f"that of {certificate}" if certificate else "ours"
-        why = f"its certificate is not {ours}, or it is no broker"
+        why = f"its certificate is not {ours}, or it is not a broker"
         nobody = "an unknown address" if endpoint.startswith("tcp:") else "this host"
         peers = {address_of(end) for end in sent_away(endpoint) - self._old} or {nobody}
         lines = [f"connection from {peer} refused: {why}" for peer in sorted(peers)]

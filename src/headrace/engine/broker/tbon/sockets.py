@@ -32,8 +32,10 @@ _LONGEST_USER_TIMEOUT = 2_000_000.0
 _ATTEMPT = 5.0
 # Constants as ints: pyzmq's are enumerations, and each use of one costs a call.
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
-# ZAP reports a child with an unknown key. A peer that disconnects without a handshake only tested the port.
+# The monitored events of connections to children. Failed authentication is not among them, because ZAP reports it. A
+# peer that disconnects without a handshake (NO_DETAIL) is not either, because it only tested the port.
 _FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+# The monitored events of the connection to the parent.
 _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 # Seconds between a failed handshake and the search for its peer in the kernel's tables.
 _LOOK = 0.5

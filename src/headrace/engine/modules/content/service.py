@@ -28,7 +28,7 @@ from headrace.formats.spec.requests.kvs import CONTENT, CONTENT_BACKING
 
 NAME = "content"
 
-_LOST = "What was stored by its hash alone, as by flux restore, is lost then; jobs are not."
+_LOST = "Data that is stored only under its hash (for example by flux restore) is then lost; jobs are not lost."
 # The number of newest checkpoints that are kept, as in Flux.
 _CHECKPOINTS = 5
 
@@ -382,7 +382,7 @@ class Content:
     async def close(self) -> None:
         """Finish the write in progress and refuse all other requests.
 
-        A store in memory is left to the next load in this broker.
+        A MemoryStore is kept in the broker, for the next load of the module.
         """
         self.announce(Limits())
         self._closing = True

@@ -73,7 +73,7 @@ class Entry:
         self.stopped = False
         self.stats.update(starttime=now, count=0, failcount=0)
 
-    def due(self, now: float) -> bool:
+    def create_task(self, now: float) -> bool:
         """Create the next task; False if the last task has not ended."""
         if self.task is not None:
             return False

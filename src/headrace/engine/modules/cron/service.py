@@ -311,7 +311,7 @@ class _Cron:
     def due(self, entry: Entry) -> None:
         """Run the entry's command, or defer it until the sync event."""
         now = self.ctx.now()
-        if not entry.due(now):
+        if not entry.create_task(now):
             self.ctx.log(logging.INFO, f"cron-{entry.id}: {entry.name}: task still running or scheduled")
             return
         if entry.has_run_enough:

@@ -51,7 +51,7 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
         # Without a duration, the job runs as long as its time limit, as in flux-core.
         seconds = js.duration(jobspec) if run is None else _seconds(run) if isinstance(run, str) else float(run)
         if not seconds >= 0:
-            raise ValueError(f"{run} is no time")
+            raise ValueError(f"{run} is not a duration")
     except (TypeError, ValueError, OverflowError) as exc:
         raise SimError(f"attributes.system.exec.test.run_duration: {exc}") from None
     exception = test.get("mock_exception", "")

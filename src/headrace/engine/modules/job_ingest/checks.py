@@ -128,7 +128,7 @@ async def check_signature(j: str, userid: int, now: float) -> None:
     except munge.MungeError as exc:
         raise RpcError(errno.EPERM, f"J: {exc.strerror}") from None
     if payload != munge.digest(signed.encode("ascii", "replace")):
-        raise RpcError(errno.EPERM, "J: the signature is one of something else")
+        raise RpcError(errno.EPERM, "J: the signature belongs to another text")
     if signer != userid:
         raise RpcError(errno.EPERM, f"J: signed by user {signer}, not by user {userid}")
     if now - time > _MOST_AGE:

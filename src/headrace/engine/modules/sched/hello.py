@@ -80,5 +80,5 @@ def hello(
 
 def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:
     """Log the error that ended `resource.acquire`. `known` is True if resources had been acquired."""
-    then = "changes of nodes are not heard of until the scheduler is reloaded" if known else "nothing can be scheduled"
+    then = "changes of nodes are not noticed until the scheduler is reloaded" if known else "nothing can be scheduled"
     ctx.log(logging.ERROR, f"resource.acquire: {reply.text or os.strerror(reply.errnum)}: {then}")

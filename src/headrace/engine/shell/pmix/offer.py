@@ -245,7 +245,7 @@ class Offer:
         self._read_remaining()
         if self._users or not self._used:
             how = how_ended(status)
-            self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
+            self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot continue without it")
 
     def _close(self) -> None:
         server, self._server = self._server, None

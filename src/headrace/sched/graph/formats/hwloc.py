@@ -149,7 +149,7 @@ def _bits(text: str) -> int:
             return -1 << 32 * (len(words) - 1) | (_bits(",".join(words[1:])) if words[1:] else 0)
         return sum(int(word or "0", 16) << 32 * i for i, word in enumerate(reversed(words)))
     except ValueError:
-        raise GraphError(f"hwloc: {text[:40]!r} is no set of processors") from None
+        raise GraphError(f"hwloc: {text[:40]!r} is not a set of processors") from None
 
 
 def _build(element: ElementTree.Element) -> _Object:
