@@ -1,6 +1,6 @@
 """The declaration of fields: an annotation has the type, and marks for everything else.
 
-    size: Annotated[Size, "How many pods the cluster has.", Effect.RESIZES, Support.LOCAL] = 1
+    size: Annotated[Size, "Number of pods.", Effect.RESIZES, Support.LOCAL] = 1
 
 The text describes the field to users. The CRD, the page of fields, validation, `headrace mini run` and the operator
 read the fields through `fields_of`, so a new field is declared only in `fields`. Pure.

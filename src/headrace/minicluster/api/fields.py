@@ -132,16 +132,16 @@ class Resources(Record, frozen=True):
 class Commands(Record, frozen=True):
     """Shell text for the steps of a start; `plan` defines their order."""
 
-    init: Annotated[str, "First of all, on each pod."] = ""
-    pre: Annotated[str, "Before the broker, on each pod."] = ""
-    broker_pre: Annotated[str, "Before the broker, on the lead."] = ""
-    worker_pre: Annotated[str, "Before the broker, on the followers."] = ""
-    service_pre: Annotated[str, "Before the command of a container beside the one that runs Flux."] = ""
-    prefix: Annotated[str, "Words before the command that starts the job."] = ""
+    init: Annotated[str, "Runs first, on each pod."] = ""
+    pre: Annotated[str, "Runs before the broker, on each pod."] = ""
+    broker_pre: Annotated[str, "Runs before the broker, on the lead."] = ""
+    worker_pre: Annotated[str, "Runs before the broker, on the followers."] = ""
+    service_pre: Annotated[str, "Runs before the command of this container, if it is not the one that runs Flux."] = ""
+    prefix: Annotated[str, "Words to put before the command that starts the job."] = ""
     script: Annotated[
         str, "A script to run instead of the command. $NAME is filled in before it runs; \\$NAME is its own."
     ] = ""
-    post: Annotated[str, "After the job."] = ""
+    post: Annotated[str, "Runs after the job."] = ""
 
 
 class LifeCycle(Record, frozen=True):
@@ -160,19 +160,17 @@ class Volume(Record, frozen=True):
     Its source is the first given field of csiDriver, secretName, emptyDir, hostPath, ...
     """
 
-    path: Annotated[str, "Where the volume appears in the container."] = ""
+    path: Annotated[str, "The mount path in the container."] = ""
     read_only: Annotated[Switch, "Mount it read-only."] = False
-    csi_driver: Annotated[str, "A CSI driver that provides the volume."] = ""
+    csi_driver: Annotated[str, "The CSI driver that provides the volume."] = ""
     csi_driver_attributes: Annotated[dict[str, str], "Attributes for the CSI driver."] = {}
-    secret_name: Annotated[str, "The Secret whose keys are files of the volume."] = ""
-    empty_dir: Annotated[Switch, "An empty folder, at /dev/shm unless path names another place."] = False
-    empty_dir_medium: Annotated[str, "Memory for a folder in memory."] = ""
-    empty_dir_size_limit: Annotated[str, "The largest size of the empty folder, a quantity such as 2Gi."] = ""
+    secret_name: Annotated[str, "The Secret whose keys become files of the volume."] = ""
+    empty_dir: Annotated[Switch, "An empty folder, mounted at path (default: /dev/shm)."] = False
+    empty_dir_medium: Annotated[str, "Memory: the empty folder is in memory."] = ""
+    empty_dir_size_limit: Annotated[str, "The maximum size of the empty folder, a quantity such as 2Gi."] = ""
     host_path: Annotated[str, "A folder of the node."] = ""
-    config_map_name: Annotated[str, "The ConfigMap whose keys are files of the volume."] = ""
-    items: Annotated[
-        dict[str, str], "Keys of the ConfigMap and the files that they become; all keys unless it is given."
-    ] = {}
+    config_map_name: Annotated[str, "The ConfigMap whose keys become files of the volume."] = ""
+    items: Annotated[dict[str, str], "Keys of the ConfigMap, each with its file name. Unset: all keys."] = {}
     claim_name: Annotated[str, "A PersistentVolumeClaim."] = ""
 
 
@@ -181,7 +179,7 @@ class Container(Record, frozen=True):
 
     name: Annotated[
         str,
-        "Name of the container; the one that runs Flux is named like the MiniCluster.",
+        "Name of the container. The container that runs Flux always has the MiniCluster's name.",
         Length(MOST_NAME),
         Support.LOCAL,
     ] = ""
@@ -189,30 +187,30 @@ class Container(Record, frozen=True):
     image_pull_policy: Annotated[
         str, "When the image is pulled (core/v1 Container).", OneOf(("Always", "IfNotPresent", "Never"))
     ] = ""
-    image_pull_secret: Annotated[str, "The Secret that the image is pulled with."] = ""
-    pull_always: Annotated[Switch, "Pull the image each time; imagePullPolicy goes before it."] = False
+    image_pull_secret: Annotated[str, "The Secret for pulling the image."] = ""
+    pull_always: Annotated[Switch, "Always pull the image. imagePullPolicy overrides this."] = False
     command: Annotated[
-        str, "The job, as a line for the shell; with batch, a job each line (\\$NAME is the job's own).", Support.LOCAL
+        str, "The job as shell text. With batch, each line is a job (\\$NAME is the job's own).", Support.LOCAL
     ] = ""
-    commands: Annotated[Commands | None, "Text for the shell at the stations of a start.", Support.LOCAL] = None
-    working_dir: Annotated[str, "The folder that the job starts in.", Support.LOCAL] = ""
+    commands: Annotated[Commands | None, "Shell text for the phases of a start.", Support.LOCAL] = None
+    working_dir: Annotated[str, "The working directory of the job.", Support.LOCAL] = ""
     environment: Annotated[dict[str, str], "Environment variables.", Support.LOCAL] = {}
-    secrets: Annotated[dict[str, SecretKey], "Environment variables whose values are keys of Secrets."] = {}
-    run_flux: Annotated[bool, "This container runs Flux; not needed where it is the only one.", Support.LOCAL] = False
-    launcher: Annotated[bool, "The command submits its jobs by itself, such as a workflow tool.", Support.LOCAL] = False
+    secrets: Annotated[dict[str, SecretKey], "Environment variables with values from keys of Secrets."] = {}
+    run_flux: Annotated[bool, "This container runs Flux. Not needed if it is the only container.", Support.LOCAL] = (
+        False
+    )
+    launcher: Annotated[bool, "The command submits jobs itself, for example a workflow tool.", Support.LOCAL] = False
     batch: Annotated[bool, "Each line of the command is a job.", Support.LOCAL] = False
-    batch_raw: Annotated[
-        bool, "The lines of a batch are run as they are: they submit by themselves.", Support.LOCAL
-    ] = False
+    batch_raw: Annotated[bool, "The command of a batch is a script that submits jobs itself.", Support.LOCAL] = False
     logs: Annotated[
-        str, "The folder for the output files of a batch, best on a volume; else /tmp/fluxout.", Support.LOCAL
+        str, "The folder for the output files of a batch, preferably on a volume. Default: /tmp/fluxout.", Support.LOCAL
     ] = ""
-    no_wrap_entrypoint: Annotated[bool, "Run the image's own entry point as it is."] = False
+    no_wrap_entrypoint: Annotated[bool, "Run the entry point of the image unchanged."] = False
     ports: Annotated[
-        list[Port], "Ports of this container; a container beside the one that runs Flux gets a Service for them."
+        list[Port], "Ports of this container. Containers other than the one that runs Flux get a Service for them."
     ] = []
-    life_cycle: Annotated[LifeCycle | None, "Commands at the start and before the end of the container."] = None
-    resources: Annotated[Resources | None, "What the container requests and is limited to."] = None
+    life_cycle: Annotated[LifeCycle | None, "Commands after the start and before the stop of the container."] = None
+    resources: Annotated[Resources | None, "Resource requests and limits of the container."] = None
     security_context: Annotated[SecurityContext | None, "Security context of the container (core/v1)."] = None
     volumes: Annotated[dict[str, Volume], "Volumes of this container by name."] = {}
 
@@ -223,10 +221,10 @@ class LeadBroker(Record, frozen=True):
     As in the Flux Operator, port 0 means the default port.
     """
 
-    address: Annotated[str, "Host name of the broker that leads, in another cluster."]
-    name: Annotated[str, "Name of the MiniCluster that leads."]
-    size: Annotated[Size, "Size of the MiniCluster that leads."]
-    port: Annotated[PortOrDefault, "Port of the broker that leads; 0 is the default."] = DEFAULT_PORT
+    address: Annotated[str, "Host name of the lead broker in the other cluster."]
+    name: Annotated[str, "Name of the lead's MiniCluster."]
+    size: Annotated[Size, "Size of the lead's MiniCluster."]
+    port: Annotated[PortOrDefault, "Port of the lead broker. 0: the default."] = DEFAULT_PORT
 
     def __post_init__(self) -> None:
         if self.port == 0:
@@ -236,14 +234,14 @@ class LeadBroker(Record, frozen=True):
 class BurstCluster(Record, frozen=True):
     """Hosts of another cluster that may join; `size` 0 means `spec.size`."""
 
-    name: Annotated[str, "Name of a cluster that may join; burst-0 and on unless it is given."] = ""
+    name: Annotated[str, "Name of a cluster that may join. Default: burst-0, burst-1 and so on."] = ""
     size: Annotated[
-        int, "How many hosts it has; 0 is spec.size.", Bounds(0, MOST_PODS, least_means="spec.size", reason=_AS_A_JOB)
+        int, "Number of its hosts. 0: spec.size.", Bounds(0, MOST_PODS, least_means="spec.size", reason=_AS_A_JOB)
     ] = 0
 
 
 class Bursting(Record, frozen=True):
-    clusters: Annotated[list[BurstCluster], "Further clusters whose hosts may join."] = []
+    clusters: Annotated[list[BurstCluster], "Other clusters whose hosts may join."] = []
     hostlist: Annotated[str, "All hosts that may join, instead of those of this MiniCluster (RFC 29)."] = ""
     lead_broker: Annotated[LeadBroker | None, "The broker of another cluster that leads this one."] = None
 
@@ -254,16 +252,16 @@ class View(Record, frozen=True):
     As in the Flux Operator, an empty name, image or path means the default.
     """
 
-    name: Annotated[str, "Name of the init container and of the volume that bring Flux."] = DEFAULT_VIEW_NAME
-    image: Annotated[str, "The image that brings Flux; Headrace's own replaces the well-known ones."] = (
+    name: Annotated[str, "Name of the init container and of the volume with Flux."] = DEFAULT_VIEW_NAME
+    image: Annotated[str, "The image with Flux. Headrace's own replaces the Flux Operator's well-known images."] = (
         DEFAULT_VIEW_IMAGE
     )
-    disable: Annotated[Switch, "Bring no Flux: the container's image has its own."] = False
-    image_pull_secret: Annotated[str, "The Secret that the image is pulled with."] = ""
-    mount_path: Annotated[str, "Where configuration and links appear in the containers."] = DEFAULT_VIEW_PATH
-    pull_always: Annotated[Switch, "Pull the image each time."] = False
+    disable: Annotated[Switch, "Add no Flux to the pods, because the container's image has its own."] = False
+    image_pull_secret: Annotated[str, "The Secret for pulling the image."] = ""
+    mount_path: Annotated[str, "The folder for configuration and links in the containers."] = DEFAULT_VIEW_PATH
+    pull_always: Annotated[Switch, "Always pull the image."] = False
     python_path: Annotated[str, "PYTHONPATH for the commands."] = ""
-    resources: Annotated[Resources | None, "What the init container requests and is limited to."] = None
+    resources: Annotated[Resources | None, "Resource requests and limits of the init container."] = None
     security_context: Annotated[SecurityContext | None, "Security context of the init container (core/v1)."] = None
     working_dir: Annotated[str, "Working directory of the init container."] = ""
 
@@ -283,48 +281,42 @@ class Flux(Record, frozen=True):
     arch: Annotated[str, "Accepted and without effect."] = ""
     broker_config: Annotated[
         str,
-        "The brokers' configuration (TOML) instead of the one that the operator makes.",
+        "The brokers' configuration (TOML). Replaces the generated one.",
         Effect.RELOADS,
         Support.LOCAL,
     ] = ""
-    bursting: Annotated[Bursting | None, "Hosts beyond this cluster."] = None
+    bursting: Annotated[Bursting | None, "Hosts outside this cluster that may join the instance."] = None
     complete_workers: Annotated[bool, "Followers complete when their broker first ends."] = False
     connect_timeout: Annotated[
-        str, "How long a broker tries to reach its parent, a duration; empty for the broker's own.", Support.LOCAL
+        str, "How long a broker tries to reach its parent, as a duration. Empty: the broker's default.", Support.LOCAL
     ] = "5s"
-    container: Annotated[View | None, "The container that brings Flux into the image."] = None
-    curve_cert: Annotated[
-        str, "The certificate of the instance, as `flux keygen` makes one; a fresh one unless it is given."
-    ] = ""
-    disable_socket: Annotated[bool, "Make no socket at a known path."] = False
+    container: Annotated[View | None, "The init container that adds Flux to the pods."] = None
+    curve_cert: Annotated[str, "The certificate of the instance, as created by `flux keygen`. Unset: a new one."] = ""
+    disable_socket: Annotated[bool, "Create no socket at a known path."] = False
     environment: Annotated[dict[str, str], "Environment variables for the job.", Support.LOCAL] = {}
     log_level: Annotated[LogLevel, "What brokers print: 0 (emergency) to 7 (debug).", Support.LOCAL] = 6
-    minimal_service: Annotated[bool, "A Service with the lead's port in place of one without an address."] = False
+    minimal_service: Annotated[bool, "Create a Service with the lead's port instead of a headless one."] = False
     munge_secret: Annotated[str, "Accepted and without effect."] = ""
-    no_wait_socket: Annotated[
-        bool, "Containers beside the one that runs Flux begin at once, before the instance takes jobs."
-    ] = False
-    option_flags: Annotated[str, "Further options of flux submit.", Support.LOCAL] = ""
+    no_wait_socket: Annotated[bool, "Sidecar containers start at once, before the instance accepts jobs."] = False
+    option_flags: Annotated[str, "Additional options for flux submit.", Support.LOCAL] = ""
     scheduler: Annotated[SchedulerOptions | None, "Options of the scheduler.", Support.LOCAL] = None
-    submit_command: Annotated[str, "What submits the job, instead of flux submit.", Support.LOCAL] = ""
+    submit_command: Annotated[str, "The command that submits the job, instead of flux submit.", Support.LOCAL] = ""
     topology: Annotated[str, "Shape of the tree of brokers, such as kary:2.", Support.LOCAL] = ""
-    wrap: Annotated[str, "A command that starts the brokers, such as strace; commas stand between its words."] = ""
+    wrap: Annotated[str, "A command that starts the brokers, such as strace. Its words are separated by commas."] = ""
 
 
 class Logging(Record, frozen=True):
-    debug: Annotated[Switch, "Submit with all details."] = False
-    quiet: Annotated[Switch, "Print nothing but the job's output."] = False
-    strict: Annotated[Switch, "A failing command before or after the job ends the cluster."] = False
+    debug: Annotated[Switch, "Print details about the submission of the job."] = False
+    quiet: Annotated[Switch, "Print only the job's output."] = False
+    strict: Annotated[Switch, "If a command before or after the job fails, the cluster ends."] = False
     timed: Annotated[Switch, "Print FLUXTIME lines with the times of the job and of the instance."] = False
-    zeromq: Annotated[Switch, "Brokers log what becomes of the connections between them, at level 7 (logLevel)."] = (
-        False
-    )
+    zeromq: Annotated[Switch, "Brokers log events of the connections between them, at level 7 (logLevel)."] = False
 
 
 class Network(Record, frozen=True):
-    disable_affinity: Annotated[bool, "Leave out the rules that spread the pods over nodes."] = False
+    disable_affinity: Annotated[bool, "Omit the rules that spread the pods over nodes."] = False
     headless_name: Annotated[
-        str, "Name of the Service that gives pods their names; the MiniCluster's unless it is given."
+        str, "Name of the Service that gives pods their DNS names. Default: the MiniCluster's name."
     ] = ""
 
 
@@ -346,14 +338,14 @@ class Pod(Record, frozen=True):
     ] = ""
     host_ipc: Annotated[bool, "Use the IPC namespace of the node."] = field(name="hostIPC", default=False)
     host_pid: Annotated[bool, "Use the process namespace of the node."] = field(name="hostPID", default=False)
-    node_affinity: Annotated[dict[str, list[str]], "Labels that nodes must have, each with the values allowed."] = {}
+    node_affinity: Annotated[dict[str, list[str]], "Labels that nodes must have, each with the allowed values."] = {}
     node_selector: Annotated[dict[str, str], "Labels that nodes must have."] = {}
     resources: Annotated[
-        dict[str, Quantity], "Resources of the whole pod, its requests and its limits: cpu, memory, hugepages-SIZE."
+        dict[str, Quantity], "Resources of the whole pod, as requests and limits: cpu, memory, hugepages-SIZE."
     ] = {}
     restart_policy: Annotated[
         str,
-        "Never unless OnFailure is given, which runs a failing command again in the same pod.",
+        "OnFailure: a failed command runs again in the same pod. Default: Never.",
         OneOf(("OnFailure", "Never")),
     ] = ""
     runtime_class_name: Annotated[str, "Runtime class of the pods."] = ""
@@ -364,9 +356,7 @@ class Pod(Record, frozen=True):
 
 
 class Archive(Record, frozen=True):
-    path: Annotated[
-        str, "A file that the queue is restored from, and saved to, on a volume that outlives the pods."
-    ] = ""
+    path: Annotated[str, "The file for saving and restoring the queue, on a volume that outlives the pods."] = ""
 
 
 # --- fields that v1alpha2 of the Flux Operator does not have; if they are absent, the behaviour is the Flux Operator's
@@ -377,14 +367,14 @@ class ExitCodes(Record, frozen=True):
 
     operator: Annotated[str, "In or NotIn.", OneOf(("In", "NotIn"), optional=False)]
     values: Annotated[list[int], "Exit codes in ascending order."]
-    container_name: Annotated[str, "The container that they are of; all unless it is given."] = ""
+    container_name: Annotated[str, "The container with these exit codes. Unset: any container."] = ""
 
 
 class PodCondition(Record, frozen=True):
     """An item of a rule's `onPodConditions` (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
 
-    type: Annotated[str, "Type of the pod condition."]
-    status: Annotated[str, "Its status.", OneOf(("True", "False", "Unknown"), optional=False)] = "True"
+    type: Annotated[str, "The type of the condition."]
+    status: Annotated[str, "The status of the condition.", OneOf(("True", "False", "Unknown"), optional=False)] = "True"
 
 
 class PodFailureRule(Record, frozen=True):
@@ -398,9 +388,9 @@ class PodFailureRule(Record, frozen=True):
         "FailJob, Ignore (the pod is replaced and not counted) or Count.",
         OneOf(("FailJob", "Ignore", "Count"), optional=False),
     ]
-    on_exit_codes: Annotated[ExitCodes | None, "The exit codes that the rule is for."] = None
+    on_exit_codes: Annotated[ExitCodes | None, "The exit codes that match this rule."] = None
     on_pod_conditions: Annotated[
-        list[PodCondition], "The pod conditions that the rule is for, such as DisruptionTarget."
+        list[PodCondition], "The pod conditions that match this rule, such as DisruptionTarget."
     ] = []
 
 
@@ -410,14 +400,14 @@ class PodFailurePolicy(Record, frozen=True):
     Replaces the default rules.
     """
 
-    rules: Annotated[list[PodFailureRule], "Rules in order; the first that a failed pod meets counts."] = []
+    rules: Annotated[list[PodFailureRule], "The rules in order. The first rule that matches a failed pod applies."] = []
 
 
 class Autoscale(Record, frozen=True):
     """Sizing by the queue, between `min_size` and `spec.max_size`. Pods are removed after `idle_seconds`."""
 
-    min_size: Annotated[Positive, "The smallest size."] = 1
-    idle_seconds: Annotated[Natural, "How long pods may be idle before they are let go."] = 60
+    min_size: Annotated[Positive, "The minimum size."] = 1
+    idle_seconds: Annotated[Natural, "Seconds without jobs after which pods are deleted."] = 60
 
 
 class Group(Record, frozen=True):
@@ -426,13 +416,13 @@ class Group(Record, frozen=True):
     `max_size` 0 means `size`. `image` "" means the image of the container with Flux.
     """
 
-    name: Annotated[str, "Name of the group; its pods are NAME-GROUP-0 and on.", Length(MOST_NAME)]
-    size: Annotated[Size, "How many pods the group has.", Effect.RESIZES] = 1
-    max_size: Annotated[SizeOrDefault, "The largest size of the group; 0 is size.", Effect.RESIZES] = 0
-    image: Annotated[str, "The image; that of the container which runs Flux unless it is given."] = ""
-    resources: Annotated[Resources | None, "What the container requests and is limited to."] = None
+    name: Annotated[str, "Name of the group. Its pods are NAME-GROUP-0, NAME-GROUP-1 and so on.", Length(MOST_NAME)]
+    size: Annotated[Size, "Number of pods of the group.", Effect.RESIZES] = 1
+    max_size: Annotated[SizeOrDefault, "The maximum size of the group. 0: size.", Effect.RESIZES] = 0
+    image: Annotated[str, "The image. Default: that of the container that runs Flux."] = ""
+    resources: Annotated[Resources | None, "Resource requests and limits of the container."] = None
     environment: Annotated[dict[str, str], "Environment variables."] = {}
-    pod: Annotated[Pod | None, "The template of the group's pods; that of the MiniCluster unless it is given."] = None
+    pod: Annotated[Pod | None, "The template of the group's pods. Default: that of the MiniCluster."] = None
     volumes: Annotated[dict[str, Volume], "Volumes by name."] = {}
 
 
@@ -445,77 +435,80 @@ class Spec(Record, frozen=True):
     ]
     services: Annotated[
         list[Container],
-        "Containers of one further pod, NAME-services; each runs its image's own entry point.",
+        "Containers of one additional pod, NAME-services. Each runs the entry point of its image.",
         Items(MOST_CONTAINERS, "containers"),
         Support.LOCAL,
     ] = []
-    size: Annotated[Size, "How many pods the cluster has.", Effect.RESIZES, Support.LOCAL] = 1
+    size: Annotated[Size, "Number of pods.", Effect.RESIZES, Support.LOCAL] = 1
     min_size: Annotated[
         Natural,
-        "How many brokers must be up before the job starts; not given or 0: all of them.",
+        "Number of brokers that must be up before the job starts. 0 or unset: all of them.",
         Effect.NEXT_START,
         Support.LOCAL,
     ] = 0
     max_size: Annotated[
         SizeOrDefault,
-        "The largest size; hosts up to it are known to the brokers from the start. 0: size, and no limit.",
+        "The maximum size. The brokers know the hosts up to it from the start. 0 or unset: size is not limited.",
         Effect.RESIZES,
     ] = 0
     tasks: Annotated[
-        int, "How many tasks the job has; 0 is one a node.", Bounds(0, least_means="one a node"), Support.LOCAL
+        int, "Number of tasks of the job. 0: one task per node.", Bounds(0, least_means="one a node"), Support.LOCAL
     ] = 1
-    interactive: Annotated[
-        Switch, "The cluster is for working in; its instance runs no start scripts of its own.", Support.LOCAL
-    ] = False
+    interactive: Annotated[Switch, "A cluster for interactive work; a command is optional.", Support.LOCAL] = False
     cleanup: Annotated[Switch, "Delete the MiniCluster once its job has ended.", Effect.AT_ONCE, Support.LOCAL] = False
     backoff_limit: Annotated[
-        Natural | None, "How many failures of pods the Job takes before it fails (batch/v1 Job); else 100."
+        Natural | None, "Number of pod failures that the Job tolerates (batch/v1 Job). Default: 100."
     ] = None
-    deadline_seconds: Annotated[Natural64, "How long the Job may run, in seconds (batch/v1 Job); 0 is no limit."] = (
+    deadline_seconds: Annotated[Natural64, "Maximum run time of the Job in seconds (batch/v1 Job). 0: no limit."] = (
         31_500_000
     )
     job_labels: Annotated[dict[str, str], "Labels of the Job, such as the queue name for Kueue."] = {}
     share_process_namespace: Annotated[bool, "Containers of a pod see each other's processes."] = False
-    archive: Annotated[Archive | None, "Where the state of the instance is kept between clusters."] = None
+    archive: Annotated[Archive | None, "Saves the state of the instance, and restores it in another cluster."] = None
     flux: Annotated[Flux | None, "Options of the Flux instance.", Support.LOCAL] = None
     logging: Annotated[Logging | None, "What the brokers and the runner of the job print.", Support.LOCAL] = None
-    network: Annotated[Network | None, "The service that gives pods their names, and their placement."] = None
+    network: Annotated[
+        Network | None, "The Service that gives pods their DNS names, and the spread of pods over nodes."
+    ] = None
     pod: Annotated[Pod | None, "The template of the pods."] = None
     # Fields that the Flux Operator does not have.
     suspend: Annotated[
-        bool, "Let the pods go; the queue is saved where archive.path is set.", Effect.AT_ONCE, Support.ADDED
+        bool, "Delete the pods. If archive.path is set, the queue is saved first.", Effect.AT_ONCE, Support.ADDED
     ] = False
     managed_by: Annotated[
         str,
-        "The controller that manages this MiniCluster, where it is not Headrace's operator.",
+        "The controller that manages this MiniCluster, if it is not Headrace's operator.",
         Length(MOST_NAME),
         Effect.AT_ONCE,
         Support.ADDED,
     ] = ""
     ttl_seconds_after_finished: Annotated[
         Natural | None,
-        "Delete the MiniCluster so many seconds after its end; not given, it stays.",
+        "Delete the MiniCluster this many seconds after its end. Unset: keep it.",
         Effect.AT_ONCE,
         Support.ADDED,
     ] = None
     pod_failure_policy: Annotated[
         PodFailurePolicy | None,
-        "What the failure of a pod means for the cluster, instead of the rules it has otherwise.",
+        "The effect of pod failures on the cluster. Replaces the default rules.",
         Support.ADDED,
     ] = None
     ignore_failure: Annotated[
-        bool, "The cluster ends well (exit code 0) whatever its command returned.", Support.ADDED, Support.LOCAL
+        bool,
+        "The cluster ends with exit code 0, whatever the exit code of its command is.",
+        Support.ADDED,
+        Support.LOCAL,
     ] = False
     start_timeout_seconds: Annotated[
         Positive | None,
-        "Fail the cluster, and let its pods go, if they do not all run after so many seconds.",
+        "If not all pods run after this many seconds, the cluster fails and its pods are deleted.",
         Effect.AT_ONCE,
         Support.ADDED,
     ] = None
-    autoscale: Annotated[Autoscale | None, "Let the queue choose the size.", Effect.AT_ONCE, Support.ADDED] = None
+    autoscale: Annotated[Autoscale | None, "Adapt the size to the queue.", Effect.AT_ONCE, Support.ADDED] = None
     groups: Annotated[
         list[Group],
-        "Further pods of other templates, whose brokers join this instance.",
+        "Additional pods with other templates. Their brokers join this instance.",
         Items(MOST_GROUPS, "groups", key="name"),
         Support.ADDED,
         Support.LOCAL,
