@@ -42,7 +42,7 @@ def _parser() -> Parser:
         "--flux-operator-namespace",
         default="operator-system",
         metavar="NAME",
-        help="With --namespace, also look for the Flux Operator in Go in this namespace ('' disables it)",
+        help="With --namespace, also look for the Flux Operator in this namespace ('' disables it)",
     )
     run.add_argument(
         "--metrics-api",
@@ -90,7 +90,7 @@ def _add_install(parser: Parser) -> None:
         "--flux-operator-namespace",
         default="",
         metavar="NAME",
-        help="With --watch-namespace: allow the operator to look for the Flux Operator in Go in this namespace",
+        help="With --watch-namespace: allow the operator to look for the Flux Operator in this namespace",
     )
     parser.add_argument(
         "--replicas", type=replicas, default=1, metavar="N", help="Number of operator pods; one is active (default: 1)"

@@ -56,7 +56,7 @@ WORKERS = 8
 class Options(Struct, frozen=True, kw_only=True):
     """The operator's options. If `namespaces` is empty, it manages the MiniClusters of all namespaces.
 
-    The Lease of the Flux Operator in Go is looked for in `namespaces` and in `flux_operator_namespace` ("": in no other
+    The Lease of the Flux Operator is looked for in `namespaces` and in `flux_operator_namespace` ("": in no other
     namespace), or in all namespaces if `namespaces` is empty. With `metrics_api`, the operator serves the leads'
     metrics to autoscalers.
     """

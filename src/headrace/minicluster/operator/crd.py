@@ -86,7 +86,7 @@ def _root() -> Schema:
     }
     return {
         "type": "object",
-        "description": "An HPC cluster of pods: one Flux instance and the job that it runs.",
+        "description": "An HPC cluster of pods: one Flux instance and its job.",
         "properties": properties,
         "x-kubernetes-validations": [_NAME_RULE],
     }
@@ -159,25 +159,25 @@ def _status() -> Schema:
     counts, times = ({"type": "object", "additionalProperties": one} for one in (_COUNT, _TIME))
     conditions = {"type": "array", "items": _condition(), "x-kubernetes-list-type": "atomic"}
     jobs = "Jobs by state (RFC 21): depend, priority, sched, run, cleanup, inactive."
-    failures = "Failures of pods that count towards spec.backoffLimit, of all Jobs so far."
+    failures = "Number of pod failures that count towards spec.backoffLimit, including those of former Jobs."
     rows: list[tuple[str, Schema, str]] = [
         ("phase", _TEXT, phases),
-        ("reason", _TEXT, "Why the MiniCluster is in this phase, for people."),
-        ("ready", _TEXT, "Pods whose broker is up, and pods wanted, such as 3/4."),
-        ("brokersUp", _COUNT, "Brokers that are up."),
+        ("reason", _TEXT, "Why the MiniCluster is in this phase."),
+        ("ready", _TEXT, "The number of brokers that are up and the wanted number, such as 3/4."),
+        ("brokersUp", _COUNT, "Number of brokers that are up."),
         ("jobs", counts, jobs),
-        ("demandNodes", _COUNT, "Nodes that running and pending jobs need, while the lead runs."),
-        ("idleSince", _TIME, "Since when no job has been active; absent while one is."),
+        ("demandNodes", _COUNT, "Number of nodes that running and pending jobs need, while the lead runs."),
+        ("idleSince", _TIME, "The time since which no job is active. Absent while a job is active."),
         ("exitCode", _COUNT, "Exit code of the lead, once it has ended."),
         ("podFailures", _COUNT, failures),
         ("restartAt", _TIME, "When all pods are recreated after the loss of a lead."),
         ("times", times, "When each phase was reached."),
-        ("observedGeneration", {"type": "integer", "format": "int64"}, "The generation this status is of."),
-        ("size", _COUNT, "Pods asked of the Job; what the scale subresource reports."),
-        ("maximumSize", _COUNT, "The largest size that the brokers know hosts for."),
+        ("observedGeneration", {"type": "integer", "format": "int64"}, "The generation to which this status belongs."),
+        ("size", _COUNT, "Number of pods that the Job should have; the scale subresource reports it."),
+        ("maximumSize", _COUNT, "Number of hosts that the brokers know: the current limit of the size."),
         ("selector", _TEXT, "Selects the pods, for a HorizontalPodAutoscaler."),
         ("jobid", _TEXT, "Always empty; kept for readers of the Flux Operator's status."),
-        ("conditions", conditions, "What holds of the MiniCluster (metav1.Condition)."),
+        ("conditions", conditions, "Conditions of the MiniCluster (metav1.Condition)."),
     ]
     properties = {name: {**schema, "description": text} for name, schema, text in rows}
     return {"type": "object", "properties": properties, "required": ["jobid", "maximumSize", "selector", "size"]}

@@ -68,7 +68,7 @@ JOBS_PATH = "/mutate-jobs"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
-# The Lease of the Flux Operator in Go (leader-election id of its manager).
+# The Lease of the Flux Operator (leader-election id of its manager).
 OTHER_LEASE = "14dde902.flux-framework.org"
 # The namespace of that Lease, which the Flux Operator's installation creates.
 OTHER_NAMESPACE = "operator-system"

@@ -80,7 +80,7 @@ class Install(Struct, frozen=True, kw_only=True):
     `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is the DNS domain of the cluster, ""
     for the operator's default.
 
-    An operator of `watched` namespaces may read the Lease of the Flux Operator in Go in the namespace
+    An operator of `watched` namespaces may read the Lease of the Flux Operator in the namespace
     `flux_operator_namespace`, which must exist. "" grants nothing, because a Role in a missing namespace would make the
     install fail.
 
@@ -144,7 +144,7 @@ def access(install: Install) -> list[Object]:
     for namespace in install.watched or ("",):
         found += operator.granted(OPERATOR, namespace, watched_rules())
     if install.watched and install.flux_operator_namespace:
-        # To check whether the Flux Operator in Go is active.
+        # To check whether the Flux Operator is active.
         rules = [rule([LEASES], READ, [OTHER_LEASE])]
         found += operator.granted(f"{OPERATOR}-other", install.flux_operator_namespace, rules)
     found += operator.granted(f"{OPERATOR}-own", install.namespace, own_rules(install))
