@@ -130,7 +130,7 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
         owned = labelled("Pod", "v1")
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
-        assert "must name no DaemonSet" in refused(owned)
+        assert "must not name a DaemonSet" in refused(owned)
         daemons = labelled("DaemonSet", "apps/v1", app="d")
         daemons["spec"]["selector"] = {"matchLabels": {"app": "d"}}
         daemons["spec"]["template"] = {
@@ -206,7 +206,7 @@ def test_what_is_held_is_let_go_by_the_queue_alone(
     spec["resources"] = {"nodes": [{"name": "node-0", "amounts": {"cpu": 1000}}]}
     head = {"apiVersion": "jobs.converged-computing.org/v1alpha1", "kind": "FluxJob"}
     match = {**head, "metadata": {"name": "m", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
-    alone = "a FluxJob is written by the queue alone"
+    alone = "only the queue may write FluxJobs"
     until(lambda: alone in hers.kubectl("create", "-f", "-", body=match).stderr)
     assert alone in patched("fluxjob", "waits-job", {"spec": {"queue": "other"}})
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}
@@ -287,7 +287,7 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
     assert "its user put it on hold" in hers("why", "mine")
     assert json.loads(hers("release", "job/mine", "--json"))["hold"] is False
     until(lambda: hers.places() == {"runs": None, "mine": 2, "later": 3})
-    assert "runs is Running: only what waits" in hers.run("hold", "runs").stderr
+    assert "runs is Running: only waiting jobs" in hers.run("hold", "runs").stderr
     # Who may read alone is told by the API server what he lacks.
     denied = views.run("hold", "mine")
     assert denied.returncode == 1 and "cannot patch resource" in denied.stderr

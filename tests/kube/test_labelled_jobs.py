@@ -139,19 +139,19 @@ def with_container(**fields: Any) -> Object:
 
 
 REFUSED = [
-    (job(completions=3), "spec.completions: must be 2, as parallelism"),
+    (job(completions=3), "spec.completions: must be 2 (parallelism)"),
     (job(size=0), "spec.parallelism: must be 1 or more"),
-    (with_container(command=None), f"{MAIN}.command: is required, as the entry point of an image cannot be known"),
+    (with_container(command=None), f"{MAIN}.command: is required, because the entry point of the image is not known"),
     (job("{container: other}"), f"{OPTIONS}.container: 'other' is not a container of the pod (its containers: main)"),
     (with_pod(containers=[container(), container(name="b")]), f"{OPTIONS}.container: must say which of several"),
     (job("{run: all}"), f"{OPTIONS}.run: must be one of tasks, node, program"),
     (job("{nodes: 2}"), f"{OPTIONS}.nodes: is not an option; known are container, run,"),
-    (job("{maxSize: 1}"), f"{OPTIONS}.maxSize: must be 2, which is parallelism, or more"),
+    (job("{maxSize: 1}"), f"{OPTIONS}.maxSize: must be at least 2 (parallelism)"),
     (job("{sharedMemory: much}"), f"{OPTIONS}.sharedMemory: must be a quantity such as 1Gi, or none"),
     (job("- a"), f"{OPTIONS}: must be a map in YAML or JSON"),
     (
         with_pod(volumes=[{"name": "headrace-view", "emptyDir": {}}]),
-        f"{POD}.volumes[0].name: headrace-view is a volume of Headrace: choose another name",
+        f"{POD}.volumes[0].name: headrace-view is the name of a volume of Headrace: choose another name",
     ),
     (
         with_pod(initContainers=[container(name="headrace-view")]),
@@ -164,17 +164,23 @@ REFUSED = [
         ),
         f"{MAIN}.volumeMounts[0].mountPath: /mnt/headrace/x is used by Headrace",
     ),
-    (with_container(ports=[{"containerPort": 8050}]), f"{MAIN}.ports[0].containerPort: 8050 is a port of Headrace"),
-    (with_container(ports=[{"containerPort": 8051}]), f"{MAIN}.ports[0].containerPort: 8051 is a port of Headrace"),
+    (
+        with_container(ports=[{"containerPort": 8050}]),
+        f"{MAIN}.ports[0].containerPort: 8050 is a port that Headrace uses",
+    ),
+    (
+        with_container(ports=[{"containerPort": 8051}]),
+        f"{MAIN}.ports[0].containerPort: 8051 is a port that Headrace uses",
+    ),
     (
         with_container(env=[{"name": "HEADRACE_POD_NAMESPACE", "value": "x"}]),
         f"{MAIN}.env[0].name: HEADRACE_POD_NAMESPACE is set by Kubernetes or Headrace in each pod",
     ),
     (
         job(successPolicy={"rules": [{"succeededIndexes": "1"}]}),
-        "spec.successPolicy.rules[0].succeededIndexes: must have index 0, the lead",
+        "spec.successPolicy.rules[0].succeededIndexes: must include index 0, the lead",
     ),
-    (job(name="a" * 62), f"metadata.name: is too long: the last host, {'a' * 62}-1, must have 63 characters at most"),
+    (job(name="a" * 62), f"metadata.name: is too long: the last host, {'a' * 62}-1, must have at most 63 characters"),
 ]
 
 

@@ -356,7 +356,7 @@ def test_queues_that_people_have_written_stay_unless_they_are_to_go(
         large = {**first_queue(), "metadata": {"name": "large"}, "spec": {"nodeSelector": {"pool": "large"}}}
         apply(plane, large)
     assert uninstall(plane, "fluxqueue") == 0
-    assert "left: fluxqueue/large: its settings stay" in capsys.readouterr().out
+    assert "left: fluxqueue/large: its settings and its definition are kept" in capsys.readouterr().out
     assert _is_made(plane, f"{QUEUES}/large")
     assert uninstall(plane, "fluxqueue", "--delete-queues") == 0
     until(lambda: everything(plane) == before)

@@ -222,7 +222,7 @@ def test_without_a_trainer_it_is_the_runtimes_command() -> None:
 @pytest.mark.parametrize(
     ("runtime", "rule"),
     [
-        (own("own", mpi={}), "mlPolicy.mpi: is no policy for brokers"),
+        (own("own", mpi={}), "mlPolicy.mpi: is not supported by brokers"),
         (own("own", options="{interactive: true}"), "Runtime own is interactive"),
         (own("own", options="{unknown: 1}"), "unknown: is no option"),
     ],

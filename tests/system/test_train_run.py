@@ -363,7 +363,7 @@ def test_a_file_that_is_wrong_is_refused_in_words(env: dict[str, str], tmp_path:
     document["spec"]["completions"] = 5
     path = write(tmp_path, document)
     done = train(env, path)
-    rule = "must be 2, as parallelism: each index is a host of the cluster; it is 5"
+    rule = "must be 2 (parallelism), not 5: each index is a host of the cluster"
     assert (done.returncode, done.stderr) == (1, f"{path}: spec.completions: {rule}\n1 error\n")
     done = train(env, str(tmp_path / "missing.yaml"))
     assert done.stderr == f"headrace-train: {tmp_path}/missing.yaml: No such file or directory\n"

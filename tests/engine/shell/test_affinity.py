@@ -12,7 +12,7 @@ from headrace.formats.spec.idset import Idset
 
 
 def test_more_tasks_than_cores_are_told_to_be_unbound() -> None:
-    assert per_task(Idset([0]), [0, 1], "per-task")[1] == ["2 tasks share 1 core: none is bound to one of its own"]
+    assert per_task(Idset([0]), [0, 1], "per-task")[1] == ["2 tasks share 1 core: no task gets cores of its own"]
     assert per_task(Idset([0]), [0], "per-task")[1] == per_task(Idset([0]), [0, 1], "on")[1] == []
 
 

@@ -90,7 +90,7 @@ def test_a_proxy_names_users_of_the_store_with_their_roles(path: str, cookie: bo
     assert name(access, ("X-Remote-User", "ann.x"), cookie=cookie) == "ann.x"
     found = asyncio.run(access.of_header(request(("X-Remote-User", "boss.x"))))
     assert found.sees_all and not asyncio.run(access.of_header(request(("X-Remote-User", "ann.x")))).sees_all
-    assert "no user of this service" in refused(access, ("X-Remote-User", "new.x"), cookie=cookie)
+    assert "not a user of this service" in refused(access, ("X-Remote-User", "new.x"), cookie=cookie)
     assert refused(access, ("X-Remote-User", ""), cookie=cookie) and refused(access, cookie=cookie)
     twice = (("X-Remote-User", "boss.x"), ("X-Remote-User", "ann.x"))
     assert "more than once" in refused(access, *twice, cookie=cookie)
@@ -108,7 +108,7 @@ def test_unknown_users_are_added_where_that_is_asked_for_but_not_those_of_the_sy
         # One who was removed is not made anew.
         access.accounts.remove("new.x")
         for wrong in ("root", "daemon", "no name", "1x", "\u00e4", "new.x"):
-            with pytest.raises(Unauthenticated, match="no user of this service"):
+            with pytest.raises(Unauthenticated, match="not a user of this service"):
                 await access.of_header(request(("X-Remote-User", wrong)))
 
     asyncio.run(ask())

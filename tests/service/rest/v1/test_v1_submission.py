@@ -78,7 +78,7 @@ def test_an_option_does_not_name_files_of_this_machine(tmp_path: Any) -> None:
         ({"envars": {"\ud800": "x"}}, ["envars has "]),
         ({"envars": "x"}, ["envars must be an object"]),
         ({"envars": ["x"]}, ["envars must be an object"]),
-        ({"envars": {"A=": "x"}}, ["no name of a variable"]),
+        ({"envars": {"A=": "x"}}, ["not a valid name of a variable"]),
         ({"envars": {"A": ["x"]}}, ["envars has 'A', whose name and value"]),
         ({"envars": {"A": "\0"}}, ["envars has 'A', whose name and value"]),
         ({"num_tasks": 0, "cores_per_task": 0, "num_nodes": -1, "gpus_per_task": -1, "runtime": -1}, ["must be"] * 5),
