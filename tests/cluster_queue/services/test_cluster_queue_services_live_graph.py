@@ -443,7 +443,7 @@ def test_a_zone_is_asked_for_also_where_nodes_have_no_label_of_one(live: Live, l
 
 
 def test_a_jobspec_that_no_fluxjob_could_hold_is_refused(live: Live) -> None:
-    with pytest.raises(Unanswerable, match="jobspec: must have at most 1048576 characters \(the limit of a FluxJob\)"):
+    with pytest.raises(Unanswerable, match=r"jobspec: must have at most 1048576 characters \(the limit of a FluxJob\)"):
         live.match({**slots(1, 1), "name": "x" * 2**20})
 
 

@@ -40,8 +40,8 @@ def test_a_value_that_nobody_knows_stands_for_on_and_is_told() -> None:
     modes = "on, off, per-task or map:LIST"
     for value in ("odd", 1, [1], {"verbose": True}, "verbose,odd"):
         cpus, gpus = affinity.wrong({"cpu-affinity": value, "gpu-affinity": value})
-        assert cpus.startswith(f"cpu-affinity: invalid option: {value}: it is {modes}")
-        assert gpus == f"gpu-affinity: Failed to get gpu-affinity shell option: {value}: it is {modes}"
+        assert cpus.startswith(f"cpu-affinity: invalid option: {value}: must be {modes}")
+        assert gpus == f"gpu-affinity: Failed to get gpu-affinity shell option: {value}: must be {modes}"
     for value in ("on", "off", "per-task", "map:0"):
         assert affinity.wrong({"cpu-affinity": value, "gpu-affinity": value}) == []
     assert affinity.wrong({"cpu-affinity": "verbose,dry-run,per-task"}) == affinity.wrong({}) == []

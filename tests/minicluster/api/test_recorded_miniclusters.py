@@ -178,7 +178,7 @@ def test_a_file_of_the_page_is_taken_or_refused_as_it_says(start: str, fields: d
     metadata = fields.get("metadata", {"name": "sample"})
     spec = {"containers": [{"command": "hostname"}], **{key: fields[key] for key in fields if key != "metadata"}}
     document = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": metadata, "spec": spec}
-    assert row.split(" | ")[2].startswith("refused" if path else "taken")
+    assert row.split(" | ")[2].startswith("refused" if path else "accepted")
     if not path:
         assert check(document).name == metadata["name"]
         return
