@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -19,6 +20,7 @@ from accounting_rows import UNLIMITED, association_row, queue_row
 from headrace.formats.spec.job_state import DEPEND, INACTIVE, PRIORITY, RUN, SCHED
 from headrace.sched.accounting.multifactor import MultiFactor
 from headrace.sched.accounting.values import Release, Request
+from sizes import size
 
 USERS, BANKS, QUEUES = (1, 2), ("A", "B"), ("", "q", "r", "unknown")
 FEW = st.sampled_from([1, 2, 3, UNLIMITED])
@@ -400,5 +402,5 @@ class Lives(RuleBasedStateMachine):
             }
 
 
-TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLives = pytest.mark.soak(Lives.TestCase)
+TestLives.settings = settings(max_examples=size("limited_lives"), stateful_step_count=40, deadline=None)
