@@ -528,8 +528,8 @@ def test_counts_follow_an_update() -> None:
 
 def test_an_updated_job_may_ask_again() -> None:
     made = policy(association_row(max_running_jobs=1), association_row(1, "B", def_bank="A"))
-    start(made, submit(made, 1, bank="A")[0])
-    turned_away, _ = submit(made, 2, bank="A")
+    first, turned_away = submit(made, 1, bank="A")[0], submit(made, 2, bank="A")[0]
+    start(made, first)
     assert made.may_start(turned_away)
     moved = replace(turned_away, bank="B")
     made.updated(turned_away, moved)
