@@ -89,7 +89,7 @@ def add_user(database: Database, payload: Payload) -> str:
         raise ValueError(f"Bank {bank} does not exist in bank_table")
     row = _new_row(database, payload, user, bank)
     insert(database, TABLE, row)
-    _add_usage(database, user, row["userid"], bank)
+    add_usage(database, user, row["userid"], bank)
     return ""
 
 
@@ -130,7 +130,7 @@ def _limit(column: str, given: Any) -> Value:
     return rows.value(TABLE, column, given)
 
 
-def _add_usage(database: Database, user: str, userid: Value, bank: str) -> None:
+def add_usage(database: Database, user: str, userid: Value, bank: str) -> None:
     """Add the rows of an association's usage, unless it has some from before it was deleted."""
     row = {"username": user, "userid": userid, "bank": bank}
     insert(database, _USAGE_TABLES[0], row, or_ignore=True)
