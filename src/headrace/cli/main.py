@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
     "account": ("account.main", "manage banks, users and their limits, and show usage and fair share"),
+    "account-fairshare-emulate": ("account.fairshare_emulate", "compute fair share for banks and users in a file"),
     "account-service": ("account.service", "serve the accounting database to flux account"),
     "account-update-db": ("account.update_db", "update the accounting database to this version's tables"),
     "admin": ("instance.shutdown", "register commands to run at the end of an instance"),
