@@ -15,7 +15,12 @@ WEEK = 604800.0
 
 @pytest.mark.parametrize(
     ("weights", "usage"),
-    [(ResourceWeights(), 120.0), (ResourceWeights(0, 1, 0), 480.0), (ResourceWeights(0, 0, 2.5), 150.0), (ResourceWeights(1, 0.5, 10), 960.0)],
+    [
+        (ResourceWeights(), 120.0),
+        (ResourceWeights(0, 1, 0), 480.0),
+        (ResourceWeights(0, 0, 2.5), 150.0),
+        (ResourceWeights(1, 0.5, 10), 960.0),
+    ],
 )
 def test_a_job_is_charged_for_its_nodes_cores_and_gpus_by_weight(weights: ResourceWeights, usage: float) -> None:
     assert job_usage(2, 8, 1, 60.0, weights) == usage
