@@ -80,8 +80,9 @@ class FairShare:
         for standing in fair_share(self._banks, users):
             if self._bank[standing.username] == standing.bank:
                 values[standing.username] = standing.fairshare
-        before, self._values = self._values, values
-        return {user for user in before.keys() | values.keys() if before.get(user) != values.get(user)}
+        before = {user: self.value(user) for user in values}
+        self._values = values
+        return {user for user, value in values.items() if value != before[user]}
 
     def value(self, user: str) -> float:
         """The fair share of a user at the last review: 1 for the first, 0 for a user who is in no bank."""
