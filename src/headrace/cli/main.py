@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # command: (module of this package, its line in the help)
 COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
+    "account": ("account.main", "manage banks, users and their limits, and show usage and fair share"),
+    "account-fairshare-emulate": ("account.fairshare_emulate", "compute fair share for banks and users in a file"),
+    "account-service": ("account.service", "serve the accounting database to flux account"),
+    "account-update-db": ("account.update_db", "update the accounting database to this version's tables"),
     "admin": ("instance.shutdown", "register commands to run at the end of an instance"),
     "alloc": ("submit.alloc", "allocate resources and start an interactive instance on them"),
     "api": ("api.main", "serve the instance to scripts and browsers over HTTP"),

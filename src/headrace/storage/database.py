@@ -222,7 +222,7 @@ def migrate(database: Database, files: Sequence[Migration]) -> None:
                 "INSERT INTO version (number, taken_at) VALUES (:number, :now) ON CONFLICT DO NOTHING",
                 {"number": file.number, "now": time.time()},
             )
-            for statement in _statements(file.sql) if taken else ():
+            for statement in statements(file.sql) if taken else ():
                 database.execute(statement)
 
 
@@ -236,7 +236,7 @@ def require(database: Database, at_most: int) -> int:
     return version
 
 
-def _statements(sql: str) -> list[str]:
+def statements(sql: str) -> list[str]:
     """Split a schema file into statements, each of which must end at the end of a line.
 
     A comment must not have a `:name`, which would count as a parameter.

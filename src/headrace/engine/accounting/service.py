@@ -1,0 +1,170 @@
+"""The service `accounting`: a client of the instance that answers `accounting.METHOD` from the database.
+
+`flux account-service` and the module `accounting` run it as a process of its own. Reading is open to everybody, changes
+are for the owner of the instance. Each request is one transaction, so a failed change leaves nothing behind. A new
+subcommand of `flux account` is a function in the file of its subject and a line in METHODS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.engine.accounting import banks, configs, database, export, factors, projects, queues, users
+from headrace.engine.accounting.requests import IntegrityError, Payload
+from headrace.formats.spec.message import REQUEST, ROLE_OWNER, Message, error_response, response
+from headrace.formats.spec.stdlib_parts import signal
+from headrace.storage.database import Database, DatabaseError
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.reactor import Reactor
+
+NAME = "accounting"
+
+
+class Method(NamedTuple):
+    """`call` returns the text to print, "" for none; `open` methods only read, and are for guests, too."""
+
+    call: Callable[[Database, Payload], str]
+    open: bool
+
+
+METHODS: dict[str, Method] = {
+    "view_user": Method(users.view_user, True),
+    "list_users": Method(users.list_users, True),
+    "add_user": Method(users.add_user, False),
+    "delete_user": Method(users.delete_user, False),
+    "edit_user": Method(users.edit_user, False),
+    "edit_all_users": Method(users.edit_all_users, False),
+    "sync_userids": Method(users.sync_userids, False),
+    "view_bank": Method(banks.view_bank, True),
+    "list_banks": Method(banks.list_banks, True),
+    "bank_info": Method(banks.show_bank_info, True),
+    "add_bank": Method(banks.add_bank, False),
+    "delete_bank": Method(banks.delete_bank, False),
+    "edit_bank": Method(banks.edit_bank, False),
+    "view_queue": Method(queues.view_queue, True),
+    "list_queues": Method(queues.list_queues, True),
+    "add_queue": Method(queues.add_queue, False),
+    "edit_queue": Method(queues.edit_queue, False),
+    "delete_queue": Method(queues.delete_queue, False),
+    "view_project": Method(projects.view_project, True),
+    "list_projects": Method(projects.list_projects, True),
+    "add_project": Method(projects.add_project, False),
+    "delete_project": Method(projects.delete_project, False),
+    "view_factor": Method(factors.view_factor, True),
+    "list_factors": Method(factors.list_factors, True),
+    "edit_factor": Method(factors.edit_factor, False),
+    "reset_factors": Method(factors.reset_factors, False),
+    "view_config": Method(configs.view_config, True),
+    "list_configs": Method(configs.list_configs, True),
+    "add_config": Method(configs.add_config, False),
+    "edit_config": Method(configs.edit_config, False),
+    "delete_config": Method(configs.delete_config, False),
+    "export_db": Method(export.export_db, False),
+    "export_json": Method(export.export_json, False),
+    "pop_db": Method(export.pop_db, False),
+}
+
+
+class Refused(Exception):
+    """A request that failed, with the errno and the text of its answer."""
+
+    def __init__(self, errnum: int, text: str) -> None:
+        super().__init__(text)
+        self.errnum = errnum
+
+
+def answer(data: Database, name: str, payload: Payload, owner: bool) -> str:
+    """The text of a method's answer. Raises Refused."""
+    method = METHODS.get(name)
+    if method is None:
+        raise Refused(errno.ENOSYS, f"No service matching {NAME}.{name} is registered")
+    if not (owner or method.open):
+        raise Refused(errno.EPERM, "Request requires owner credentials")
+    shown = name.replace("_", "-")
+    try:
+        # Writers of one database take turns from their first statement on; otherwise two could wait for each other.
+        with data.transaction(locked=not method.open):
+            return method.call(data, payload)
+    except KeyError as exc:
+        raise Refused(errno.EINVAL, f"{shown}: missing key in payload: {exc}") from exc
+    except DatabaseError as exc:
+        raise Refused(errno.EINVAL, f"{shown}: {type(exc.__cause__ or exc).__name__}: {exc}") from exc
+    except Exception as exc:
+        # The service goes on after an error of any method. The answer names it, as that of flux-accounting does.
+        if not isinstance(exc, (ValueError, OSError, IntegrityError)):
+            traceback.print_exception(exc)
+        raise Refused(errno.EINVAL, f"{shown}: {type(exc).__name__}: {exc}") from exc
+
+
+class Service:
+    """Answers the requests of an instance until `stop`."""
+
+    def __init__(self, handle: Handle, data: Database) -> None:
+        self.handle = handle
+        self.data = data
+        self.reactor = Reactor()
+
+    def run(self) -> None:
+        """Answer requests. Raises OSError when the connection to the broker is lost."""
+        self.handle.message_callback = self._received
+        self.handle.message_types = REQUEST
+        self.reactor.add_handle(self.handle)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self.reactor.add_signal(signum, self.reactor.stop)
+        self.reactor.run()
+
+    def _received(self, msg: Message) -> None:
+        service, _, name = msg.topic.partition(".")
+        if service != NAME:
+            return
+        owner = bool(msg.rolemask & ROLE_OWNER)
+        if name == "shutdown_service" and owner:
+            self._respond(msg, response(msg))
+            self.reactor.stop()
+            return
+        try:
+            payload = msg.obj if msg.payload is not None else {}
+            if not isinstance(payload, dict):
+                raise Refused(errno.EPROTO, f"{msg.topic}: the payload must be an object")
+            self._respond(msg, response(msg, {name: answer(self.data, name, payload, owner) or 0}))
+        except ValueError as exc:
+            self._respond(msg, error_response(msg, errno.EPROTO, f"{msg.topic}: the payload is not JSON: {exc}"))
+        except Refused as exc:
+            self._respond(msg, error_response(msg, exc.errnum, str(exc)))
+
+    def _respond(self, msg: Message, reply: Message) -> None:
+        if not msg.noresponse:
+            self.handle.send(reply)
+
+
+def serve(path: str, background: bool) -> int:
+    """Run the service on a database until it is stopped; with `background`, in a process that outlives this one.
+
+    Raises DatabaseError, OSError.
+    """
+    database.opened(path).close()
+    handle = Handle()
+    try:
+        handle.rpc("service.add", {"service": NAME}).get()
+    except OSError as exc:
+        if exc.errno == errno.EEXIST:
+            raise OSError(errno.EEXIST, "the service accounting is registered already") from None
+        raise
+    sys.stderr.write("registered accounting service\n")
+    sys.stderr.flush()
+    if background and os.fork():
+        os._exit(0)
+    # A connection to SQLite does not survive fork(2), so it is opened here.
+    data = database.opened(path)
+    try:
+        Service(handle, data).run()
+        handle.rpc("service.remove", {"service": NAME}).get()
+    finally:
+        data.close()
+        handle.close()
+    return 0
