@@ -104,7 +104,12 @@ def main(argv: List[str]) -> int:
     if args.subcommand == "update-usage":
         return _update_usage(args)
     method = args.subcommand.replace("-", "_")
-    answer = Handle().rpc(f"accounting.{method}", _payload(args, method)).get()
+    handle = Handle()
+    try:
+        answer = handle.rpc(f"accounting.{method}", _payload(args, method)).get()
+    except OSError as exc:
+        # As flux-accounting prints it, without the errno.
+        raise CommandError(str(exc.strerror)) from None
     text = answer[method]
     if text:
         print(text)
