@@ -38,6 +38,9 @@ COMMANDS = {
     "edit-bank": ("banks", "Change a bank's shares, parent or priority"),
     "list-banks": ("banks", "List banks"),
     "bank-info": ("banks", "Show shares and usage as parts of the whole"),
+    "add-coordinator": ("banks", "Let a user change the users of a bank and what is below it"),
+    "delete-coordinator": ("banks", "Take a coordinator's rights in a bank away"),
+    "list-coordinators": ("banks", "List the coordinators of banks"),
     "add-queue": ("queues", "Add a queue"),
     "view-queue": ("queues", "Show a queue"),
     "edit-queue": ("queues", "Change a queue's priority and limits; -1 resets a value to its default"),
@@ -74,7 +77,7 @@ COMMANDS = {
 
 
 def _parser(chosen: str = "") -> Parser:
-    """The parser with the arguments of the command `chosen` and the names of the others; with all for ""."""
+    """The parser of the command `chosen`; of all commands for "", and of their names alone for an unknown one."""
     parser = Parser(
         "flux-account",
         description="Manage banks, users and their limits, and show usage and fair share",
@@ -83,6 +86,8 @@ def _parser(chosen: str = "") -> Parser:
     parser.add_argument("-p", "--path", metavar="FILE", help="The database, for create-db and update-usage")
     commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, (file, text) in COMMANDS.items():
+        if chosen in COMMANDS and name != chosen:
+            continue
         one = commands.add_parser(name, prog=f"flux-account {name}", help=text, description=text, allow_abbrev=True)
         if chosen in (name, ""):
             add_to(one, import_module(f"headrace.cli.account.{file}").COMMANDS[name])
@@ -99,7 +104,12 @@ def main(argv: List[str]) -> int:
     if args.subcommand == "update-usage":
         return _update_usage(args)
     method = args.subcommand.replace("-", "_")
-    answer = Handle().rpc(f"accounting.{method}", _payload(args, method)).get()
+    handle = Handle()
+    try:
+        answer = handle.rpc(f"accounting.{method}", _payload(args, method)).get()
+    except OSError as exc:
+        # As flux-accounting prints it, without the errno.
+        raise CommandError(str(exc.strerror)) from None
     text = answer[method]
     if text:
         print(text)

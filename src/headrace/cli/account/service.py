@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PREFIX = "flux-account-service: ERROR: "
 
 
-def main(argv: List[str]) -> int:
+def _parser() -> Parser:
     parser = Parser(
         "flux-account-service", description="Serve the accounting database to flux account", allow_abbrev=True
     )
@@ -20,7 +20,11 @@ def main(argv: List[str]) -> int:
     parser.add_argument(
         "-t", "--test-background", action="store_true", dest="background", help="Go to the background once it serves"
     )
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
     from headrace.engine.accounting.database import DEFAULT_PATH
     from headrace.engine.accounting.service import serve
     from headrace.storage.database import DatabaseError

@@ -7,7 +7,7 @@ import pwd
 from typing import Any
 
 from headrace.engine.accounting import users
-from headrace.engine.accounting.database import insert
+from headrace.engine.accounting.database import has_table, insert
 from headrace.engine.accounting.requests import (
     IntegrityError,
     Payload,
@@ -198,6 +198,8 @@ def delete_bank(database: Database, payload: Payload) -> str:
             database.execute(f"UPDATE {TABLE} SET active = 0 WHERE bank = :bank", {"bank": each})
         for (user,) in database.rows("SELECT username FROM association_table WHERE bank = :bank", {"bank": each}):
             users.remove(database, str(user), each, force)
+        if force and has_table(database, "headrace_coordinator"):
+            database.execute("DELETE FROM headrace_coordinator WHERE bank = :bank", {"bank": each})
     if force:
         sum_usage(database)
     return ""
@@ -259,7 +261,7 @@ def show_bank_info(database: Database, payload: Payload) -> str:
     banks = _bank_lines(database, "parent_bank <> ''", by_parent=True)
     whole = bank_info.Tree(root[0], banks, _user_lines(database))
     found: list[bank_info.Node] = []
-    for place in whole.named(user or below or to_root):
+    for place in whole.named(user or below or to_root, bool(user)):
         if below:
             found += whole.below(place, exclude, bool(tree))
         elif not exclude or all(node.name != exclude for node in whole.path(place)[1:]):
