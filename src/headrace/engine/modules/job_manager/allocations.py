@@ -112,8 +112,6 @@ class Allocations:
             self.successors.forget()
             if self.limited.limit:
                 self.limited.fill()
-        else:
-            self.withheld.reprioritized(job)
 
     # -- the scheduler and its responses
 

@@ -149,7 +149,7 @@ class Core:
         if job.state != was:
             self.count(job, was)
             if self.policy is not DEFAULT:
-                self.steps.entered(job, was)
+                self.steps.entered(job)
 
     def post_shared(self, job: Job, name: str, context: dict[str, Any]) -> None:
         """Post an event whose context is mostly equal to that of the latest event of its name."""

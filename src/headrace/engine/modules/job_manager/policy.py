@@ -53,7 +53,7 @@ class JobPolicy(Protocol):
         """The priority of a pending job; None keeps a job in PRIORITY. Raises JobRejected."""
 
     def attributes(self, job: Job) -> dict[str, Any]:
-        """Attributes that became known after `added`, for the jobspec of a job in PRIORITY."""
+        """Attributes that became known after `added`, for the jobspec of a job that has just got a priority."""
 
     def memo(self, job: Job) -> dict[str, Any] | None:
         """A memo about the priority just computed; None if it is as before."""
@@ -64,8 +64,14 @@ class JobPolicy(Protocol):
     def may_start(self, job: Job) -> str:
         """The name of the limit that a job would exceed if it started now, or ""."""
 
-    def shares(self, job: Job) -> Sequence[Hashable]:
-        """The accounts whose limits the job counts against. Jobs without a common one do not hold each other up."""
+    def ready(self) -> Sequence[int]:
+        """Jobs to ask about again, since there is room now below a limit that they met in `priority` or `may_start`."""
+
+    def waits_for(self, job: Job) -> str:
+        """The limits for which a job in PRIORITY waits, or ""."""
+
+    def account(self, job: Job) -> Hashable:
+        """A key that is equal for the jobs of one user in one bank, which share most limits."""
 
     def update(self, job: Job, key: str, value: Any) -> str:
         """Why an attribute of a pending job must not be changed, or ""."""
@@ -111,8 +117,14 @@ class DefaultPolicy:
     def may_start(self, _job: Job) -> str:
         return ""
 
-    def shares(self, _job: Job) -> Sequence[Hashable]:
+    def ready(self) -> Sequence[int]:
         return ()
+
+    def waits_for(self, _job: Job) -> str:
+        return ""
+
+    def account(self, _job: Job) -> Hashable:
+        return None
 
     def update(self, _job: Job, _key: str, _value: Any) -> str:
         return ""

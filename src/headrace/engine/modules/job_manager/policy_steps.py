@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from headrace.engine.jobs.record import Job
 from headrace.engine.modules.job_manager.allocations import Allocations
 from headrace.engine.modules.job_manager.policy import JobPolicy, JobRejected, Release
-from headrace.formats.spec.job_state import DEPEND, INACTIVE, PRIORITY, RUNNING, SCHED
+from headrace.formats.spec.job_state import DEPEND, INACTIVE, PRIORITY, SCHED
 
 
 class Core(Protocol):
@@ -54,11 +54,11 @@ class PolicySteps:
 
     def prioritize(self, job: Job) -> None:
         """Give a job in PRIORITY its priority, if the policy knows one."""
-        attributes = self.core.policy.attributes(job)
-        if attributes:
-            self.core.post(job, "jobspec-update", attributes)
         priority = self._priority(job)
         if priority is not None:
+            attributes = self.core.policy.attributes(job)
+            if attributes:
+                self.core.post(job, "jobspec-update", attributes)
             self.core.post_shared(job, "priority", {"priority": priority})
         elif job.alloc_pending and job.state == PRIORITY:
             self.core.allocations.cancel(job)
@@ -86,21 +86,15 @@ class PolicySteps:
                 self.core.post(job, "memo", memo)
         return priority
 
-    def entered(self, job: Job, was: int) -> None:
-        """Report the new state of a job that was in the state `was`. INACTIVE is reported by `ended`."""
+    def entered(self, job: Job) -> None:
+        """Report the new state of a job. INACTIVE is reported by `ended`."""
         if job.state != INACTIVE:
             self._releases.extend(self.core.policy.entered(job, job.state))
-            withheld = self.core.allocations.withheld
-            withheld.entered(job)
-            if was & RUNNING and not job.state & RUNNING:
-                withheld.freed(job)
+            self.core.allocations.withheld.entered(job)
 
     def ended(self, job: Job) -> None:
         """Report the end of a job, before a successor is chosen: the limits count it no longer."""
-        withheld = self.core.allocations.withheld
         self._releases.extend(self.core.policy.entered(job, INACTIVE))
-        withheld.entered(job)
-        withheld.freed(job)
 
     def updated(self, job: Job) -> None:
         """Report the changed jobspec of a pending job."""
@@ -111,17 +105,29 @@ class PolicySteps:
         self._releases.extend(releases)
 
     def settle(self) -> None:
-        """Carry out the releases, and request resources for jobs that limits no longer hold."""
+        """Carry out the releases, and continue the jobs that limits no longer hold."""
         core, releases = self.core, self._releases
-        withheld = core.allocations.withheld
-        while releases or withheld.due:
+        while True:
             while releases:
                 id, description = releases.popleft()
                 job = core.active.get(id)
                 if job is not None and job.dependencies is not None and description in job.dependencies:
                     core.post(job, "dependency-remove", {"description": description})
                     core.advance(job)
-            withheld.settle()
+            ready = core.policy.ready()
+            if not ready:
+                return
+            for id in ready:
+                self._continue(id)
+
+    def _continue(self, id: int) -> None:
+        job = self.core.active.get(id)
+        if job is None:
+            return
+        if job.state == PRIORITY:
+            self.core.advance(job)
+        elif job.state == SCHED:
+            self.core.allocations.withheld.admit(job)
 
     # -- another policy
 

@@ -28,7 +28,8 @@ def own_reason(core: Core, job: Job) -> str:
     if job.state == DEPEND:
         return "dependency: " + ", ".join(job.dependencies or ())
     if job.state == PRIORITY:
-        return "waits for a priority"
+        limit = core.policy.waits_for(job)
+        return withheld.reason(limit) if limit else "waits for a priority"
     if job.priority <= 0:
         return "held"
     if not core.queues.started(job.queue):
