@@ -59,6 +59,7 @@ class PolicySteps:
             attributes = self.core.policy.attributes(job)
             if attributes:
                 self.core.post(job, "jobspec-update", attributes)
+            self._note(job)
             self.core.post_shared(job, "priority", {"priority": priority})
         elif job.alloc_pending and job.state == PRIORITY:
             self.core.allocations.cancel(job)
@@ -69,22 +70,25 @@ class PolicySteps:
             self.core.advance(job)
         elif job.state == SCHED:
             priority = self._priority(job)
-            if priority is not None and priority != job.priority:
+            if priority is None:
+                return
+            self._note(job)
+            if priority != job.priority:
                 self.core.post_shared(job, "priority", {"priority": priority})
                 self.core.allocations.reprioritize(job)
 
     def _priority(self, job: Job) -> int | None:
         policy = self.core.policy
         try:
-            priority = policy.priority(job)
+            return policy.priority(job)
         except JobRejected as exc:
             self.core.raise_fatal(job, policy.name, str(exc))
             return None
-        if priority is not None:
-            memo = policy.memo(job)
-            if memo is not None:
-                self.core.post(job, "memo", memo)
-        return priority
+
+    def _note(self, job: Job) -> None:
+        memo = self.core.policy.memo(job)
+        if memo is not None:
+            self.core.post(job, "memo", memo)
 
     def entered(self, job: Job) -> None:
         """Report the new state of a job. INACTIVE is reported by `ended`."""
