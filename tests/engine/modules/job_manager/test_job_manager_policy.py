@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.engine.modules.job_manager.effects import Alloc, Cancel, Free, Prioritize
+from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
 from headrace.engine.modules.job_manager.policy import DEFAULT
 from headrace.engine.modules.job_manager.reasons import own_reason
 from headrace.engine.modules.job_manager.records import JobAdded
@@ -29,6 +30,12 @@ def config(*associations: dict[str, Any], **tables: Any) -> dict[str, Any]:
 
 def asked(world: World) -> list[int]:
     return [request.job.id for request in world.asked(Alloc)]
+
+
+def factors_of(world: World) -> MultiFactor:
+    policy = world.core.policy
+    assert isinstance(policy, MultiFactorPolicy)
+    return policy.factors
 
 
 def end(world: World, id: int) -> None:
@@ -126,7 +133,7 @@ def test_only_changed_priorities_make_events_and_reach_the_scheduler() -> None:
     world = world_with(config(association(USER, "A"), association(USER + 1, "A", fairshare=0.25)))
     world.submit(1, userid=USER)
     world.submit(2, userid=USER + 1)
-    factors = world.core.policy.factors
+    factors = factors_of(world)
     factors.rec_update([association(USER, "A"), association(USER + 1, "A", fairshare=0.75)])
     for job in world.core.active.values():
         world.core.steps.reprioritize(job)
@@ -142,7 +149,7 @@ def test_jobs_wait_for_data_and_are_then_judged() -> None:
     for id, userid in ((1, USER), (2, USER + 1)):
         assert world.submit(id, userid=userid) == ""
         assert world.core.active[id].state == PRIORITY
-    world.core.policy.factors.rec_update([association(USER, "A")])
+    factors_of(world).rec_update([association(USER, "A")])
     for job in list(world.core.active.values()):
         world.core.steps.reprioritize(job)
     world.flush()
@@ -240,7 +247,7 @@ class Limits(RuleBasedStateMachine):
     def submit(self, account: tuple[int, str], named: bool, queue: str, size: int, urgency: int, again: bool) -> None:
         self.number += 1
         userid, bank = account
-        system = {"bank": bank} if named else {}
+        system: dict[str, Any] = {"bank": bank} if named else {}
         if again:
             system["requeue"] = True
         core = self.world.core
@@ -307,8 +314,7 @@ class Limits(RuleBasedStateMachine):
     @rule()
     def raise_limits(self) -> None:
         self.scale += 1
-        factors = self.world.core.policy.factors
-        assert isinstance(factors, MultiFactor)
+        factors = factors_of(self.world)
         factors.load(self.tables())
         self.world.core.steps.release(factors.reprioritize())
         for job in list(self.world.core.active.values()):
