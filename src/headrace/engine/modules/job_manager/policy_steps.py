@@ -88,7 +88,7 @@ class PolicySteps:
     def _note(self, job: Job) -> None:
         memo = self.core.policy.memo(job)
         if memo is not None:
-            self.core.post(job, "memo", memo)
+            self.core.post_shared(job, "memo", memo)
 
     def entered(self, job: Job) -> None:
         """Report the new state of a job. INACTIVE is reported by `ended`."""
