@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,7 +20,7 @@ from headrace.engine.modules.job_manager.effects import Durable
 from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
 from headrace.engine.modules.job_manager.policy import DEFAULT, JobPolicy
 from headrace.formats.spec.job_state import PRIORITY, SCHED
-from headrace.formats.spec.message import Message
+from headrace.formats.spec.message import Message, MessageError
 from headrace.sched.accounting.multifactor import MultiFactor
 
 _MULTI_FACTOR = "mf_priority.so"
@@ -160,12 +161,22 @@ class Plugins:
         return {**methods, f"{prefix}.reprioritize": self.reprioritize}
 
     def _updater(self, name: str, update: Callable[[MultiFactor, Any], None]) -> Callable[[Message], Any]:
-        """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS)."""
+        """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS, EPROTO).
+
+        Errors are also logged: the programs that send tables run unattended. Scripts match the texts.
+        """
 
         def handle(msg: Message) -> Any:
+            factors = self._factors(name)
             try:
-                update(self._factors(name), msg.obj["data"])
+                data = msg.obj["data"]
+            except (KeyError, TypeError, MessageError):
+                self.ctx.log(logging.ERROR, "failed to unpack custom_priority.trigger msg: Protocol error")
+                raise RpcError(errno.EPROTO, f"{msg.topic}: data: missing") from None
+            try:
+                update(factors, data)
             except ValueError as exc:
+                self.ctx.log(logging.ERROR, f"{MultiFactorPolicy.name} unpack: {exc}")
                 raise RpcError(errno.EINVAL, str(exc)) from None
             return EMPTY
 
