@@ -310,6 +310,15 @@ class Limits(RuleBasedStateMachine):
             core.update(job, {key: change[1]})
             self.world.flush()
 
+    @precondition(lambda self: self.world.core.active)
+    @rule(data=st.data())
+    def change_duration(self, data: st.DataObject) -> None:
+        core = self.world.core
+        job = core.active[data.draw(st.sampled_from(list(core.active)))]
+        if job.state in (SCHED, RUN):
+            core.update(job, {"attributes.system.duration": 60.0})
+            self.world.flush()
+
     @precondition(lambda self: self.scale < 3)
     @rule()
     def raise_limits(self) -> None:
