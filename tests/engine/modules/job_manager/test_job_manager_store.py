@@ -36,12 +36,12 @@ def job_in(store: Store, id: int, *events: tuple[str, Any], spec: Any = SPEC) ->
 def seen(store: Store, id: int) -> dict[str, Any]:
     """All that can be looked up of a job."""
     found: dict[str, Any] = {"keys": store.keys(id), "owner": store.owner(id), "names": sorted(store.guest_names(id))}
+    found.update(jobspec=store.jobspec(id, True), R=store.r(id, True))
     for key in KEYS:
-        for current in (False, True):
-            try:
-                found[f"{key}{current}"] = store.lookup(id, key, current)
-            except KeyError:
-                found[f"{key}{current}"] = None
+        try:
+            found[f"{key} as text"] = store.lookup(id, key)
+        except KeyError:
+            found[f"{key} as text"] = None
     return found
 
 
