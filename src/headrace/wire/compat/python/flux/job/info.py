@@ -277,7 +277,7 @@ class JobList:
         flux_handle: Flux,
         attrs: Iterable[str] = ("all",),
         filters: Iterable[str] = (),
-        ids: Iterable[Any] = (),
+        ids: Optional[Iterable[Any]] = (),
         user: Optional[Union[str, int]] = None,
         max_entries: int = 1000,
         since: float = 0.0,
@@ -287,7 +287,7 @@ class JobList:
     ) -> None:
         self.handle = flux_handle
         self.attrs = list(attrs)
-        self.ids = [JobID(jobid) for jobid in ids]
+        self.ids = [JobID(jobid) for jobid in ids or ()]
         self.errors: List[str] = []
         self.max_entries, self.since = max_entries, since
         self.name, self.queue, self.constraint = name, queue, constraint
