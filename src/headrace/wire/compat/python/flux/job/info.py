@@ -208,7 +208,8 @@ def job_list(
         terms.append({"or": [{"states": [states]}] * bool(states) + [{"results": [results]}] * bool(results)})
     if constraint:
         terms.append(constraint)
-    body = {"max_entries": max_entries, "attrs": list(attrs), "since": since, "constraint": {"and": terms}}
+    # As in Flux, programs may pass the number of entries as they got it on their command line.
+    body = {"max_entries": int(max_entries), "attrs": list(attrs), "since": since, "constraint": {"and": terms}}
     return JobListRPC(flux_handle, "job-list.list", body, flags=_STREAMING)
 
 
