@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from accounts_world import association, nodes, policy, queue, world_with
 from core_world import World
 from hypothesis import settings
@@ -20,6 +21,7 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.job_state import PRIORITY, RUN, SCHED
 from headrace.formats.spec.requests.sched import AllocResponse
 from headrace.sched.accounting.multifactor import MultiFactor
+from sizes import size
 
 USER = 1000
 
@@ -399,5 +401,5 @@ class Limits(RuleBasedStateMachine):
                 end(self.world, id)
 
 
-TestLimits = Limits.TestCase
-TestLimits.settings = settings(max_examples=60, stateful_step_count=40)
+TestLimits = pytest.mark.soak(Limits.TestCase)
+TestLimits.settings = settings(max_examples=size("limited_cores"), stateful_step_count=40)
