@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from accounts_world import association, nodes, policy, queue, world_with
 from core_world import World
 from hypothesis import settings
@@ -20,6 +21,7 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.job_state import PRIORITY, RUN, SCHED
 from headrace.formats.spec.requests.sched import AllocResponse
 from headrace.sched.accounting.multifactor import MultiFactor
+from sizes import size
 
 USER = 1000
 
@@ -55,6 +57,17 @@ def test_the_policy_decides_about_jobspec_memo_and_priority() -> None:
         ("memo", {"fairshare": 0.75}),
         ("priority", {"priority": 76000}),
     ]
+
+
+def test_equal_jobs_share_their_updated_jobspec() -> None:
+    world = world_with(config(association(USER, "A"), association(USER + 1, "B", def_bank="B")))
+    spec = nodes(1)
+    for id, userid in ((1, USER), (2, USER), (3, USER + 1)):
+        world.core.submit(id, userid, 16, 0, spec)
+    first, second, third = (world.core.active[id].jobspec for id in (1, 2, 3))
+    assert first is second is not spec
+    assert [js.system(one)["bank"] for one in (first, third)] == ["A", "B"]
+    assert "bank" not in js.system(spec)
 
 
 def test_a_refused_job_leaves_nothing_behind() -> None:
@@ -399,5 +412,5 @@ class Limits(RuleBasedStateMachine):
                 end(self.world, id)
 
 
-TestLimits = Limits.TestCase
-TestLimits.settings = settings(max_examples=60, stateful_step_count=40)
+TestLimits = pytest.mark.soak(Limits.TestCase)
+TestLimits.settings = settings(max_examples=size("limited_cores"), stateful_step_count=40)

@@ -125,16 +125,10 @@ class Plugins:
                 self._use(DEFAULT)
 
     def _use(self, policy: JobPolicy) -> None:
-        """Decide by another policy. Jobs that wait for a priority of the former one get one of the new policy."""
-        core = self.core
-        if policy is core.policy:
-            return
-        core.now = self.ctx.now()
-        core.steps.replace(policy)
-        for job in list(core.active.values()):
-            if job.state == PRIORITY:
-                core.advance(job)
-        self.touch()
+        if policy is not self.core.policy:
+            self.core.now = self.ctx.now()
+            self.core.steps.replace(policy)
+            self.touch()
 
     # -- queries
 

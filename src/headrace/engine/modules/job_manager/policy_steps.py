@@ -37,14 +37,24 @@ class PolicySteps:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._releases: deque[Release] = deque()
+        # The jobspec and attributes of the latest job that got attributes, and its jobspec with them.
+        self._latest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
 
     # -- the steps of a job
 
     def submitted(self, job: Job) -> None:
         """Add the policy's attributes to the jobspec of an accepted job, before it is validated."""
         attributes = self.core.policy.added(job)
-        if attributes:
-            self.core.post(job, "jobspec-update", attributes)
+        if not attributes:
+            return
+        jobspec = job.jobspec
+        self.core.post_shared(job, "jobspec-update", attributes)
+        # Ingest gives equal jobs one jobspec object. Sharing the updated one saves memory, and watchers compute less.
+        before, added, after = self._latest
+        if jobspec is before and attributes == added:
+            job.share(after)
+        else:
+            self._latest = (jobspec, attributes, job.jobspec)
 
     def hold(self, job: Job) -> None:
         """Add the policy's dependencies to a job in DEPEND."""
@@ -144,7 +154,8 @@ class PolicySteps:
     def replace(self, policy: JobPolicy) -> None:
         """Ask another policy from now on. It counts the active jobs, the most advanced ones first.
 
-        Dependencies of the old policy remain: the new one counts them, or somebody removes them.
+        Dependencies of the old policy remain: the new one counts them, or somebody removes them. Jobs that waited for a
+        priority of the old policy get one of the new one, if it knows one. Other priorities stay until `reprioritize`.
         """
         core = self.core
         core.policy = policy
@@ -156,3 +167,6 @@ class PolicySteps:
             if job.state == DEPEND:
                 self.hold(job)
         core.allocations.withheld.clear()
+        for job in jobs:
+            if job.state == PRIORITY:
+                core.advance(job)
