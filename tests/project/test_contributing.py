@@ -6,6 +6,7 @@ of one that exists. Blocks of `sh` are typed at the root of the copy.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ COPIED = (
     "tests/service",
     "tests/cluster_queue",
     "tests/minicluster/api",
+    "tools/contracts",
     "tools/fields",
     "examples/graph",
 )
@@ -63,17 +65,20 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("contributing")
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (ROOT / "pyproject.toml", *ROOT.glob("tests/*.py")):
+    for path in (ROOT / "pyproject.toml", ROOT / ".importlinter", *ROOT.glob("tests/*.py")):
         shutil.copy(path, tree / path.relative_to(ROOT))
     for block in PLACED:
         put(block, tree)
     return tree
 
 
+_MODULES = "import json, grimp; print(json.dumps(sorted(grimp.build_graph('headrace', cache_dir=None).modules)))"
+
+
 def run(tree: Path, *command: str) -> str:
     """What a command prints, run in the copy with its code. Fails unless the command succeeds."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = clean_env(PYTHONPATH=str(tree / "src"), PATH=path, PYTHONDONTWRITEBYTECODE="1")
+    env = clean_env(PYTHONPATH=f"{tree}/src:{tree}", PATH=path, PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(
         command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
     )
@@ -85,6 +90,14 @@ def test_the_examples_are_formatted_and_linted(tree: Path) -> None:
     files = [str(path) for path in python_files(tree)]
     run(tree, "ruff", "check", "-q", *files)
     run(tree, "ruff", "format", "-q", "--check", *files)
+
+
+def test_the_examples_keep_the_contracts(tree: Path) -> None:
+    out = run(tree, "lint-imports", "--no-cache", "--verbose")
+    assert "0 broken" in out
+    # The copy was read, not this tree.
+    modules = json.loads(run(tree, sys.executable, "-c", _MODULES))
+    assert {"headrace.service.busy", "headrace.engine.modules.load_average"} <= {*modules}
 
 
 # Existing tests that cover what the examples change.
