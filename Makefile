@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.installed packages ## all that a developer needs: .venv, and as root the programs that tests use
+setup: $(VENV)/.installed packages ## all that a developer needs, in minutes: .venv (1 GB), and as root the programs that tests use
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.

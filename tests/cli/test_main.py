@@ -72,6 +72,15 @@ def test_nothing_to_do_shows_the_usage(flux):
     assert outcome.stderr.startswith("Usage: flux [OPTIONS] COMMAND ARGS\n")
 
 
+def test_the_name_of_the_program_is_in_its_errors(capfd):
+    assert [main.headrace([*words]) for words in ((), ("--nosuch",), ("getatr",))] == [1, 1, 1]
+    told = capfd.readouterr().err
+    assert told.startswith("Usage: headrace [OPTIONS] COMMAND ARGS\n")
+    assert "headrace: unrecognized option '--nosuch'\nTry `headrace --help' for" in told
+    assert "headrace: 'getatr' is not a headrace command.  See 'headrace --help'\n" in told
+    assert not re.search(r"\bflux\b", told)
+
+
 def test_program_named_after_flux_is_a_command(flux, tmp_path):
     script = tmp_path / "flux-hello"
     script.write_text('#!/bin/sh\necho "hello $1"\n')

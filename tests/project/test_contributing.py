@@ -6,6 +6,7 @@ of one that exists. Blocks of `sh` are typed at the root of the copy.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ COPIED = (
     "tests/service",
     "tests/cluster_queue",
     "tests/minicluster/api",
+    "tools/contracts",
     "tools/fields",
     "examples/graph",
 )
@@ -63,17 +65,20 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("contributing")
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (ROOT / "pyproject.toml", *ROOT.glob("tests/*.py")):
+    for path in (ROOT / "pyproject.toml", ROOT / ".importlinter", *ROOT.glob("tests/*.py")):
         shutil.copy(path, tree / path.relative_to(ROOT))
     for block in PLACED:
         put(block, tree)
     return tree
 
 
+_MODULES = "import json, grimp; print(json.dumps(sorted(grimp.build_graph('headrace', cache_dir=None).modules)))"
+
+
 def run(tree: Path, *command: str) -> str:
     """What a command prints, run in the copy with its code. Fails unless the command succeeds."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = clean_env(PYTHONPATH=str(tree / "src"), PATH=path, PYTHONDONTWRITEBYTECODE="1")
+    env = clean_env(PYTHONPATH=f"{tree}/src:{tree}", PATH=path, PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(
         command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
     )
@@ -87,11 +92,31 @@ def test_the_examples_are_formatted_and_linted(tree: Path) -> None:
     run(tree, "ruff", "format", "-q", "--check", *files)
 
 
-def test_the_tests_of_the_examples_pass(tree: Path) -> None:
-    tests = [block.title for block in PLACED if block.title.startswith("tests/")]
-    floor = "tests/formats/spec/test_stdlib_floor.py::test_a_file_needs_only_the_standard_library_and_the_house"
-    floor += "[cli/instance/load_average.py]"
-    out = run(tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, floor)
+def test_the_examples_keep_the_contracts(tree: Path) -> None:
+    out = run(tree, "lint-imports", "--no-cache", "--verbose")
+    assert "0 broken" in out
+    # The copy was read, not this tree.
+    modules = json.loads(run(tree, sys.executable, "-c", _MODULES))
+    assert {"headrace.service.busy", "headrace.engine.modules.load_average"} <= {*modules}
+
+
+# Existing tests that cover what the examples change.
+COVERING = (
+    "tests/formats/spec/test_stdlib_floor.py::test_a_file_needs_only_the_standard_library_and_the_house"
+    "[cli/instance/load_average.py]",
+    "tests/cluster_queue/test_cluster_queue_workloads.py",
+    "tests/service/rest/v2/test_v2_openapi.py::test_the_kept_document_is_that_of_the_routes",
+    "tests/service/rest/v2/test_v2_openapi.py::test_each_field_is_described",
+    "tests/service/rest/v2/test_v2_openapi.py::test_an_operation_is_called_after_what_it_does_and_says_what_it_answers",
+    "tests/service/rest/v2/test_v2_openapi.py::test_each_answer_is_as_its_schema_says",
+)
+
+
+def test_the_tests_of_the_examples_and_those_that_were_there_pass(tree: Path) -> None:
+    run(tree, sys.executable, "-m", "headrace.service.rest.v2.openapi")
+    files = (block.title.partition(", ") for block in PLACED)
+    tests = [file for file, _, place in files if file.startswith("tests/") and not place]
+    out = run(tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, *COVERING)
     assert re.search(r"^(\d+) passed", out, re.MULTILINE), out
 
 

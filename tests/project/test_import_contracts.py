@@ -19,11 +19,9 @@ from wings import parse
 
 CONFIG = configparser.ConfigParser()
 CONFIG.read(ROOT / ".importlinter")
-WINGS = parse(CONFIG["importlinter:contract:wings"]["wings"].strip().splitlines())
-LAYERS = {
-    CONFIG[f"importlinter:contract:{name}"]["containers"]: CONFIG[f"importlinter:contract:{name}"]["layers"].split("\n")
-    for name in ("rooms", "formats", "wire", "sched", "cluster_queue", "engine", "broker")
-}
+CONTRACTS = [CONFIG[name] for name in CONFIG.sections() if name.startswith("importlinter:contract:")]
+WINGS = {one["container"]: parse(one["wings"].strip().splitlines()) for one in CONTRACTS if one["type"] == "wings"}
+LAYERS = {one["containers"]: one["layers"].split("\n") for one in CONTRACTS if one["type"] == "layers"}
 # What has to be forbidden whatever the configuration says.
 NEVER = [
     ("service.rest.v2", "engine.modules.kvs"), ("service", "engine.broker"),
@@ -33,24 +31,34 @@ NEVER = [
     ("minicluster.api", "engine.broker"), ("minicluster.operator.builders", "engine.agent"),
     ("k8s.runtime", "minicluster"), ("k8s.objects", "flux_jobs"), ("engine.modules.sched", "service"),
     ("engine.broker.tbon", "k8s"), ("engine.shell", "wire.client"), ("images", "cluster_queue"),
+    ("k8s.objects", "k8s.runtime"), ("minicluster.api", "minicluster.operator"),
+    ("minicluster.operator.builders", "minicluster.operator.controller"), ("flux_jobs.read", "flux_jobs.operator"),
+    ("cluster_queue.workloads", "cluster_queue.cycle"), ("cluster_queue.model", "cluster_queue.cycle"),
+    ("service.store", "service.rest"), ("service.rest", "service.pages"), ("service.rest.v1", "service.rest.v2"),
+    ("service.broker_link", "service.rest"), ("engine.modules.cron", "engine.modules.kvs"),
 ]  # fmt: skip
-SERVICES = CONFIG["importlinter:contract:services"]["modules"].split()
+SERVICES = sorted(
+    f"headrace.engine.modules.{path.stem}"
+    for path in (ROOT / "src/headrace/engine/modules").iterdir()
+    if (path.suffix == ".py" or path.is_dir()) and path.stem not in ("__init__", "__pycache__", "background")
+)
 
 
 def wrong() -> Iterator[tuple[str, str]]:
     """A module that begins an import, and one that it must not import: for each two wings that no line joins, each two
-    layers, and two services.
+    layers, and each two services that follow each other by name.
     """
     for module, imported in NEVER:
         yield f"headrace.{module}", f"headrace.{imported}"
-    for one, other in product(WINGS.values(), WINGS.values()):
-        if one is not other and other.name not in one.allowed:
-            yield f"headrace.{one.modules[0]}", f"headrace.{other.modules[0]}"
+    for container, wings in WINGS.items():
+        for one, other in product(wings.values(), wings.values()):
+            if one is not other and other.name not in one.allowed:
+                yield f"{container}.{one.modules[0]}", f"{container}.{other.modules[0]}"
     for container, lines in LAYERS.items():
         layers = [line.split("|")[0].strip() for line in lines if line.strip()]
         for above, below in pairwise(layers):
             yield f"{container}.{below}", f"{container}.{above}"
-    yield SERVICES[0], SERVICES[-1]
+    yield from pairwise(SERVICES)
 
 
 def plant(source: Path, module: str, imported: str) -> str:
@@ -82,6 +90,14 @@ def test_each_import_that_no_contract_allows_is_refused(tmp_path: Path) -> None:
     # A contract prints `A:LINE imports B`, `A -> B (l.LINE)`, or a chain of which the two are the ends.
     told = re.findall(r"(headrace\S*?)(?::\d+ imports | -> )(headrace[\w.]*)", done.stdout)
     assert [one for one in planted if one not in told] == []
+
+
+def test_each_folder_with_code_is_a_package_which_contracts_see() -> None:
+    source = ROOT / "src/headrace"
+    folders = {folder for path in source.rglob("*.py") for folder in path.relative_to(source).parents}
+    outside = sorted(str(one) for one in folders if not (source / one / "__init__.py").exists())
+    # The folder for PYTHONPATH: contracts see the package in it.
+    assert outside == ["wire/compat/python"]
 
 
 @pytest.mark.parametrize(

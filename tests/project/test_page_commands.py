@@ -78,8 +78,8 @@ PRINTED = {
 # Blocks that another test shows, or that take what no test machine has: the reason, and the test.
 ELSEWHERE = {
     ("README.md", "headrace operator manifests"): ("takes a Kubernetes", "tests/kube/test_install_in_pods.py"),
-    ("README.md", "make run"): ("the targets themselves", "tests/system/test_lammps.py"),
-    ("docs/user/first-steps.md", "python3 -m venv venv"): ("an environment of its own", "tests/project/test_wheel.py"),
+    ("README.md", "make setup"): ("the targets themselves", "tests/system/test_lammps.py"),
+    ("docs/user/first-steps.md", "python3 -m venv .venv"): ("an environment of its own", "tests/project/test_wheel.py"),
     ("docs/user/cluster-queue.md", "headrace fluxqueue manifests"): (
         "takes a Kubernetes",
         "tests/kube/test_fluxqueue_in_pods.py",

@@ -1,10 +1,10 @@
 """A kind of contract for import-linter: a package is divided into wings, and each wing imports only from the wings that
 its line names.
 
-The option `wings` has a line for each wing: its name, its modules (relative to `container`; of several names that fit a
-module the longest counts), and after a colon the wings from which it imports, which are on lines above it. The contract
-is broken by an import that no line allows, by a module that is in no wing, and by a wing after a colon from which
-nothing is imported.
+The option `wings` has a line for each wing: its name, its modules, and after a colon the wings from which it imports,
+which are on lines above it. Modules are relative to `container`. Of several names that fit a module the longest counts,
+and `*` fits every module. The contract is broken by an import that no line allows, by a module that is in no wing, and
+by a wing after a colon from which nothing is imported.
 """
 
 from __future__ import annotations
@@ -54,8 +54,13 @@ class Wings(Contract):
         """Compare each import between wings with the lines."""
         removed = contract_utils.remove_ignored_imports_and_report(graph, self.ignore_imports, AlertLevel.ERROR)
         wings = parse(self.wings)
-        places = {f"{self.container}.{module}": wing for wing in wings.values() for module in wing.modules}
-        homes = {module: self._home(module, places) for module in graph.modules if module != self.container}
+        places = {
+            self.container if module == "*" else f"{self.container}.{module}": wing
+            for wing in wings.values()
+            for module in wing.modules
+        }
+        inside = [module for module in graph.modules if module.startswith(f"{self.container}.")]
+        homes = {module: self._home(module, places) for module in inside}
         used: set[tuple[str, str]] = set()
         wrong = []
         for module, wing in homes.items():

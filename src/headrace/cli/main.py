@@ -112,14 +112,16 @@ ABSENT = (
     "terminus",
 )
 
-_USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
+# The name by which this process was started, for usage and errors: `flux` or `headrace`.
+_program = "flux"
+_USAGE = """Usage: {0} [OPTIONS] COMMAND ARGS
   -h, --help             Print this text and end
   -p, --parent           Run COMMAND in the instance that this one is a job of
   -r, --root             Run COMMAND in the outermost instance
   -v, --verbose          Print the search paths and the program of COMMAND
   -V, --version          Print versions
 
-'flux help COMMAND' shows what a command does and its options.
+'{0} help COMMAND' shows what a command does and its options.
 """
 
 
@@ -128,6 +130,12 @@ def flux(argv: Optional[List[str]] = None) -> int:
 
     Without one, run this process's own and end the process.
     """
+    return _main("flux", argv)
+
+
+def _main(program: str, argv: Optional[List[str]]) -> int:
+    global _program
+    _program = program
     if argv is not None:
         return _run(list(argv))
     return _end(_run(sys.argv[1:]))
@@ -161,7 +169,7 @@ def _run(args: List[str]) -> int:
         sys.stdout.flush()
         return status
     except CommandError as exc:
-        return _report("flux: ", exc)
+        return _report(f"{_program}: ", exc)
     except BrokenPipeError:
         _abandon_stdout()
         return 141
@@ -169,15 +177,15 @@ def _run(args: List[str]) -> int:
         return 130
     except OSError as exc:
         # The driver's own help could not be written. Errors of commands are reported in run_command.
-        return _report("flux: ", CommandError(str(exc.strerror or exc)))
+        return _report(f"{_program}: ", CommandError(str(exc.strerror or exc)))
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
-    """Run a command line as `flux` does, but `--version` alone prints Headrace's version."""
+    """Run a command line as `flux` does, but with this name, and `--version` alone prints Headrace's version."""
     if (sys.argv[1:] if argv is None else argv) in (["-V"], ["--version"]):
         print(f"headrace {__version__}")
         return 0
-    return flux(argv)
+    return _main("headrace", argv)
 
 
 def _drive(args: List[str]) -> int:
@@ -199,10 +207,10 @@ def _drive(args: List[str]) -> int:
             verbose = True
         else:
             raise CommandError(
-                f"flux: unrecognized option '{option}'\nTry `flux --help' for more information.", bare=True
+                f"{_program}: unrecognized option '{option}'\nTry `{_program} --help' for more information.", bare=True
             )
     if not args:
-        sys.stderr.write(_USAGE)
+        sys.stderr.write(_USAGE.format(_program))
         return 1
     command_environment.prepare(os.environ, args[0])
     if verbose:
@@ -218,7 +226,7 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         status = _manual_page(argv[0]) if len(argv) == 1 else None
         return run_command(argv[0], [*argv[1:], "--help"], verbose) if status is None else status
     if name == "help":
-        sys.stdout.write(_USAGE + "\n" + _command_list())
+        sys.stdout.write(_USAGE.format(_program) + "\n" + _command_list())
         return 0
     entry = COMMANDS.get(name)
     if entry is None:
@@ -362,7 +370,7 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
                 os.execv(program[0], [*program, *argv])
     if name in ABSENT:
         raise CommandError(f"'{name}' is a Flux command that Headrace does not have yet")
-    text = f"'{name}' is not a flux command.  See 'flux --help'"
+    text = f"'{name}' is not a {_program} command.  See '{_program} --help'"
     from headrace.cli.common import suggestions
 
     close = suggestions.similar(name, {*COMMANDS, *ABSENT, *suggestions.programs(folders)})

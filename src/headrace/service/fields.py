@@ -57,7 +57,9 @@ async def json_object(request: Request, is_not: str = "is not") -> dict[str, Any
         return {}
     try:
         found = read_json(body)
-    except (ValueError, RecursionError) as exc:
+    except RecursionError:
+        raise BadBody(f"the body {is_not} JSON that this service reads: it is nested too deeply") from None
+    except ValueError as exc:
         raise BadBody(f"the body {is_not} JSON: {exc}") from None
     if not isinstance(found, dict):
         raise BadBody("the body must be a JSON object")

@@ -154,8 +154,11 @@ def _dependencies(value: Any) -> list[dict[str, Any]]:
         raise ValueError("must be a list")
     found = []
     for one in value:
-        parsed = dependency.parse(checked_text(one)) if isinstance(one, str) else one
-        dependency.validate(parsed)
+        try:
+            parsed = dependency.parse(checked_text(one)) if isinstance(one, str) else one
+            dependency.validate(parsed)
+        except dependency.DependencyError as exc:
+            raise ValueError(f"must be dependencies: {exc}") from None
         found.append(parsed)
     return found
 

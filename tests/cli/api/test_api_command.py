@@ -261,6 +261,12 @@ def test_what_would_not_be_safe_is_refused(capsys: pytest.CaptureFixture[str], o
     assert why in capsys.readouterr().err
 
 
+def test_a_store_in_no_folder_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = f"{tmp_path}/nosuch/users"
+    assert headrace(["api", "start", "--port", "0", "--auth", "users", "--database", store]) == 1
+    assert capsys.readouterr().err == f"headrace-api: {store}: no folder {tmp_path}/nosuch for the store of users\n"
+
+
 @pytest.mark.usefixtures("certificate")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o666])
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.cli.common.errors import CommandError
 from headrace.cli.jobs import main as jobs
 from scripted import Answers
 
@@ -34,3 +35,16 @@ def test_jobs_of_instances_are_sorted_as_their_own_in_json(
     monkeypatch.setattr(jobs, "_open_instance", lambda *_args: next(inner))
     assert jobs.main(["-R", "-L1", "--json", f"--sort={sort}"]) == 0
     assert names(json.loads(capsys.readouterr().out)["jobs"]) == order
+
+
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [("host:[", "-i 'host:[': hostlist 'host:['"), ("3-1", "-i '3-1': idset '3-1'")],
+)
+def test_hosts_and_ranks_that_are_none_are_refused_before_the_broker_is_asked(
+    hosts: str, why: str, answers: Any
+) -> None:
+    given = answers(jobs)
+    with pytest.raises(CommandError) as caught:
+        jobs.main(["-i", hosts])
+    assert str(caught.value).startswith(why) and not given.asked

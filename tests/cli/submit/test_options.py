@@ -290,7 +290,7 @@ def test_what_is_not_utf8_is_dropped_from_the_environment_and_refused_elsewhere(
         "flux-run: ERROR: argument 2 of the command ('a\\xffb') is not UTF-8 text: a job's must be\n"
     )
     outcome = flux("submit", "--dry-run", "--job-name=\udcff", "true")
-    assert outcome.stderr == 'flux-submit: ERROR: job of the job is not UTF-8 text: {"name": "\\udcff"}\n'
+    assert outcome.stderr == 'flux-submit: ERROR: name of the job is not UTF-8 text: {"name": "\\udcff"}\n'
 
 
 def test_bulksubmit_knows_linked_lists_paths_and_counters(flux):

@@ -177,6 +177,18 @@ def test_sigterm_ends_the_shell_but_not_while_there_are_brokers(tmp_path: Path) 
     assert (done.returncode, done.stdout.split()[-1]) == (3, "post")
 
 
+@pytest.mark.parametrize(("level", "told"), [(6, b"job\n"), (7, b"job\nbroker\n")])
+def test_bash_does_not_report_brokers_that_a_signal_ends(tmp_path: Path, level: int, told: bytes) -> None:
+    flux = tmp_path / "flux"
+    flux.write_text(f"#!/bin/sh\necho job >&{3 if level == 6 else 2}\necho broker >&2\nkill -TERM $$\n")
+    flux.chmod(0o755)
+    plan = plan_of({"command": "x"}, flux={"logLevel": level})
+    text = outer_text(plan, start_command(plan, str(tmp_path), str(flux)))
+    env = {"HEADRACE_MINI_DIR": str(tmp_path)}
+    done = subprocess.run(["/bin/bash", "-c", text], env=env, capture_output=True, check=False)
+    assert (done.stderr, done.returncode) == (told, 143)
+
+
 def test_variables_set_before_the_brokers_reach_the_job(tmp_path: Path) -> None:
     done = outer(tmp_path, "env", commands={"pre": "ANSWER=42"})
     assert "ANSWER=42" in done.stdout.splitlines()
@@ -185,7 +197,7 @@ def test_variables_set_before_the_brokers_reach_the_job(tmp_path: Path) -> None:
 def test_the_start_command_names_hosts_run_directory_and_attributes() -> None:
     plan = plan_of({"command": "x"}, size=2, flux={"topology": "kary:3", "connectTimeout": "7s", "logLevel": 7})
     words = start_command(plan, "/w", "/bin/flux").split()
-    assert words[:4] == ["/bin/flux", "start", "--test-size=2", "'--test-hosts=c-[0-1]'"]
+    assert words[1:5] == ["/bin/flux", "start", "--test-size=2", "'--test-hosts=c-[0-1]'"]
     assert {"-Stbon.topo=kary:3", "-Stbon.connect_timeout=7s", "-Slog-stderr-level=7"} <= set(words)
 
 

@@ -87,9 +87,11 @@ def test_what_is_no_database_of_this_version_is_named(tmp_path: Path, store: Sto
         database.open_file(f"{tmp_path}/nosuch/x")
     other = tmp_path / "text"
     other.write_text("this is no database" * 100)
-    other.chmod(0o600)
-    with pytest.raises(StoreError, match="text: the store of users cannot be used: file is not a database"):
-        database.open_file(str(other))
+    # A file that is not a store keeps its mode: no advice to change it.
+    for mode in (0o600, 0o644):
+        other.chmod(mode)
+        with pytest.raises(StoreError, match="text: the store of users cannot be used: file is not a database"):
+            database.open_file(str(other))
     with store.changing() as opened:
         opened.execute("INSERT INTO version VALUES (1000, 0)")
     with pytest.raises(StoreError, match=r"api\.sqlite: made by another version of Headrace.* has version 1000 "):

@@ -100,6 +100,10 @@ def test_truth_is_a_word():
     assert row("{n:>6}", n=False) == " False"
 
 
+def test_the_widest_column_is_wide():
+    assert len(row("{id:>010000}", id="a")) == len(row("{t!d:%Y20001::>10000}", t=1.0)) == 10_000
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -107,6 +111,11 @@ def test_truth_is_a_word():
         ("{usrname}", r"Unknown format field: usrname \(did you mean username\? known are id, .*\)"),
         ("{id!Z}", "Unknown conversion: !Z"),
         ("{id", "Error in user format"),
+        ("{id:>999999999999}", "id: a column has at most 10000 characters$"),
+        ("{n:10001.2f}", "n: a column has at most 10000 characters$"),
+        ("{n:.10001f}", "n: a column has at most 10000 characters$"),
+        ("{id:<%s}" % ("9" * 5000), "id: a column has at most 10000 characters$"),
+        ("+:{t!d:%H::>10001}", "t: a column has at most 10000 characters$"),
     ],
 )
 def test_wrong_format_is_refused_with_its_reason(text, message):

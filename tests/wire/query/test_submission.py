@@ -82,7 +82,9 @@ def test_an_unknown_urgency_or_flag_is_refused() -> None:
     [
         ({"tasks": [{"command": ["a", "b\udcff"]}]}, "argument 1 of the command ('b\\xff') is not UTF-8 text"),
         ({"tasks": [{"command": ["\ud800"]}]}, "the command ('\\ud800') is not UTF-8 text"),
-        ({"attributes": {"system": {"job": {"\udcff": 1}}}}, "job of the job is not UTF-8 text"),
+        ({"attributes": {"system": {"job": {"\udcff": 1}}}}, "attributes.system.job is not UTF-8 text"),
+        ({"attributes": {"system": {"job": {"name": "\udcff"}}}}, "name of the job is not UTF-8 text"),
+        ({"attributes": {"system": {"cwd": "/\udcff"}}}, "cwd of the job is not UTF-8 text"),
         ({"version": "\udcff"}, "version is not UTF-8 text"),
         ({"\ud800": 1}, "the jobspec is not UTF-8 text"),
         ({"attributes": "\udcff", "tasks": 3}, "attributes is not UTF-8 text"),

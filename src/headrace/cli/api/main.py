@@ -134,7 +134,10 @@ def _start(options: Any) -> int:
         if chosen.auth == "pam":
             _check_pam()
         store = accounts.database(options)
-        path = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
+        folder = os.path.dirname(store)
+        if not os.path.isdir(folder or "."):
+            raise settings.SettingsError(f"{store}: no folder {folder} for the store of users")
+        path = options.audit or os.path.join(folder, "api-audit.jsonl")
         chosen = dataclasses.replace(chosen, database=store, audit=path)
     elif options.audit:
         chosen = dataclasses.replace(chosen, audit=options.audit)

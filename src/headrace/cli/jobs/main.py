@@ -224,7 +224,16 @@ def _query(args: Namespace) -> Query:
     if args.queue:
         query.add("queue", [name for text in args.queue for name in text.split(",")])
     if args.include:
+        from headrace.formats.spec import hostlist, idset
+
         by_rank = all(char in "0123456789,-[]" for char in args.include)
+        try:
+            if by_rank:
+                idset.parse_ranges(args.include)
+            else:
+                hostlist.count_hosts(args.include)
+        except ValueError as exc:
+            raise CommandError(f"-i {args.include!r}: {exc}") from None
         query.add("ranks" if by_rank else "hostlist", [args.include])
     return query
 

@@ -37,7 +37,7 @@ COMMANDS = {
 
 
 # Until 2023, Flux spelled these commands `flux mini COMMAND`. `run` is also a command of `headrace mini`: it runs a
-# MiniCluster if its single operand is a file that cannot be a program.
+# MiniCluster if its operand is a file, or the path of one, that cannot be a program.
 _FORMER = ("alloc", "batch", "bulksubmit", "run", "submit")
 _NAMES = (".yaml", ".yml", ".json")
 
@@ -98,9 +98,15 @@ def _runs_minicluster(words: List[str]) -> bool:
     parser = Parser("")
     run.add_arguments(parser)
     own_options = all(word in operands or word in parser._option_string_actions for word in words)
-    return own_options and (not operands or (len(operands) == 1 and _is_data(operands[0])))
+    if not own_options or len(operands) < 2:
+        return own_options and (not operands or _is_data(operands[0]))
+    # Too many operands for a MiniCluster: the error is about them, unless one may be the program of a job. The first
+    # word after an option may be the option's value.
+    programs = [shutil.which(word) or shutil.which(os.path.join(".", word)) for word in operands]
+    return _is_data(operands[0]) and not (programs[0] if words[0] == operands[0] else any(programs))
 
 
 def _is_data(path: str) -> bool:
-    """True for standard input and for an existing file that is not a program in PATH."""
-    return path == "-" or (os.path.exists(path) and not os.path.isdir(path) and shutil.which(path) is None)
+    """True for standard input, and for a path or an existing file that is not a program in PATH."""
+    is_path = path.endswith(_NAMES) or "/" in path or os.path.exists(path)
+    return path == "-" or (is_path and shutil.which(path) is None)

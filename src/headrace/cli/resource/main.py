@@ -107,12 +107,21 @@ def main(argv: List[str]) -> int:
     return _ACTIONS[args.command](args)
 
 
+def _reason(words: List[str]) -> str:
+    text = " ".join(words)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CommandError(f"the reason ({text!a}) is not UTF-8 text") from None
+    return text
+
+
 def _drain(args: Namespace) -> int:
     if args.force and args.update:
         raise CommandError("Only one of --force or --update may be specified")
     request: Dict[str, Any] = {"targets": args.targets}
     if args.reason:
-        request["reason"] = " ".join(args.reason)
+        request["reason"] = _reason(args.reason)
     if args.force:
         request["mode"] = "overwrite" if args.force == 1 else "force-overwrite"
     elif args.update:
@@ -130,7 +139,7 @@ def _drain(args: Namespace) -> int:
 def _undrain(args: Namespace) -> int:
     request: Dict[str, Any] = {"targets": args.targets}
     if args.reason:
-        request["reason"] = " ".join(args.reason)
+        request["reason"] = _reason(args.reason)
     if args.force:
         request["mode"] = "force" if args.force == 1 else "force-overwrite"
     try:

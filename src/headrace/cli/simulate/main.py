@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 import sys
 import time
 
@@ -106,6 +107,7 @@ def main(argv: List[str]) -> int:
         return _record(args)
     if args.html == "-":
         parser.error("--html cannot write to standard output: give it a file")
+    _check_values(args)
     if args.json and args.starts == "-":
         parser.error("--starts - and --json both write to standard output: give --starts a file")
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
@@ -232,6 +234,17 @@ def _report_faults(name: Optional[str], trace: Trace) -> None:
     more = len(trace.faults) - _SHOWN
     if more > 0:
         sys.stderr.write(f"{shown}: and {more} more lines that are not jobs\n")
+
+
+def _check_values(args: argparse.Namespace) -> None:
+    """Raise CommandError for values that would otherwise fail only after the simulations."""
+    if args.fair_share is not None:
+        try:
+            duration.parse(args.fair_share)
+        except ValueError as exc:
+            raise CommandError(f"--fair-share: {exc}") from None
+    if args.html and not os.path.isdir(os.path.dirname(args.html) or "."):
+        raise CommandError(f"--html {args.html}: no folder {os.path.dirname(args.html)}")
 
 
 # -- the simulations

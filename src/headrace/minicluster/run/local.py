@@ -246,8 +246,10 @@ def start_command(plan: Plan, work: str, flux: str) -> str:
     words += [f"--test-rundir={work}/run", "--test-exit-mode=leader", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
     # The brokers' stderr goes to a file. Descriptor 3 keeps the original stderr for the inner text.
-    log = f" 3>&2 2>{shlex.quote(work)}/log" if _keeps_log(plan) else ""
-    return shlex.join([*words, _shell(), f"{work}/inner"]) + log
+    streams = f"3>&4 2>{shlex.quote(work)}/log" if _keeps_log(plan) else "2>&4"
+    # The shell has no stderr meanwhile: bash would write "Terminated" if SIGTERM ends `flux start` before its handler
+    # is installed.
+    return f"{{ {shlex.join([*words, _shell(), f'{work}/inner'])} {streams} 4>&-; }} 4>&2 2>/dev/null"
 
 
 def _keeps_log(plan: Plan) -> bool:

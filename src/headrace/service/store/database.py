@@ -17,6 +17,8 @@ from urllib.parse import quote
 from headrace.service.store import StoreError, StoreUnusable, memory
 from headrace.storage.database import Database, DatabaseError, migrate, migrations, require, sqlite
 
+# The first bytes of a file of SQLite (its file format, section 1.3).
+_MAGIC = b"SQLite format 3\0"
 # Seconds that a command waits for the lock of another process.
 _BUSY_TIMEOUT = 10.0
 # The largest number that SQLite keeps for an application in a file (PRAGMA user_version).
@@ -94,10 +96,16 @@ def _migrate(database: Database, path: str) -> None:
 
 def _make_private(path: str) -> None:
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        mode = stat.S_IMODE(os.stat(path).st_mode)
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            mode = stat.S_IMODE(os.fstat(file).st_mode)
+            begin = os.pread(file, len(_MAGIC), 0)
+        finally:
+            os.close(file)
     except OSError as exc:
         raise StoreError(f"{path}: {exc.strerror}") from None
+    if begin not in (b"", _MAGIC):
+        raise StoreError(f"{path}: the store of users cannot be used: file is not a database")
     if mode & 0o077:
         raise StoreError(f"{path}: others have rights to this file, which has passwords (mode {mode:o}): chmod 600")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Values that count as empty: `h` shows them as a hyphen, and `?:` drops a column that has no other values.
 _NOTHING = ("", "0s", "0.0", "0:00:00", "1970-01-01T00:00:00")
 _NUMBER_TYPES = "bcdeEfFgGnoxX%"
+# A column has at most this many characters: a wider one could take all memory.
+_LONGEST = 10_000
 
 
 # What commands say before the error of a user's format.
@@ -66,6 +68,9 @@ class Field:
             self.mark = self.mark or spec[-1] == "+"
             spec = spec[:-1]
         self.spec = spec
+        for digits in "".join([char if char in "0123456789" else " " for char in spec]).split():
+            if len(digits.lstrip("0")) > len(str(_LONGEST)) or int(digits) > _LONGEST:
+                raise FormatError(f"Error in user format: {name}: a column has at most {_LONGEST} characters")
 
     def text(self, value: Any) -> str:
         """The value as shown in the column, padded and truncated."""

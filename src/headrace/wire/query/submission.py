@@ -422,8 +422,9 @@ def _not_text(jobspec: Jobspec, path: Tuple[Any, ...], word: str) -> str:
         what = f"argument {path[3]} of the command" if path[3] else "the command"
         shown = ascii(word.encode("utf-8", "surrogateescape"))[1:] if _is_bytes(word) else ascii(word)
         return f"{what} ({shown}) is not UTF-8 text: a job's must be"
-    if path[:2] == ("attributes", "system") and len(path) > 2:
-        return f"{path[2]} of the job is not UTF-8 text: {_dump(jobspec['attributes']['system'][path[2]])}"
+    if path[:2] == ("attributes", "system") and path[2:] not in ((), ("job",)):
+        name = path[3] if path[2] == "job" else path[2]
+        return f"{name} of the job is not UTF-8 text: {_dump(jobspec['attributes']['system'][path[2]])}"
     return f"{'.'.join(map(str, path)) or 'the jobspec'} is not UTF-8 text: {_dump(word)}"
 
 

@@ -51,9 +51,8 @@ def test_each_answer_is_as_its_schema_says(group: Group) -> None:
     group.instance.flux("job", "wait-event", made, "clean")
     token = client.post("/v2/tokens", json={"note": "short"}).json()["id"]
     jobs = [f"/v2/jobs/{id}{rest}" for id in (made, waits) for rest in ("", "/jobspec", "/eventlog")]
-    asked = ["/v2/jobs", "/v2/jobs?fields=id,why,annotations", *jobs, f"/v2/jobs/{made}/R", "/v2/queues"]
-    asked += ["/v2/resources", "/v2/resources/graph", "/v2/statistics?bin=1h", "/v2/me", "/v2/tokens", "/v2/users"]
-    requests: list[tuple[str, str, Any]] = [("get", path, None) for path in (*asked, "/v2/audit")]
+    asked = ["/v2/jobs?fields=id,why,annotations", *jobs, f"/v2/jobs/{made}/R", "/v2/statistics?bin=1h"]
+    requests: list[tuple[str, str, Any]] = [("get", path, None) for path in (*_read_without_parts(document), *asked)]
     requests += [
         ("post", "/v2/jobs", {"command": "true"}),
         ("post", "/v2/jobs?dry_run=true", {"command": "true"}),
@@ -84,8 +83,14 @@ def test_each_answer_is_as_its_schema_says(group: Group) -> None:
         if answer.is_success:
             seen.add(operation["operationId"])
     left = {one["operationId"] for path in document["paths"].values() for one in path.values()} - seen
-    # The first needs a job that runs, the others answer no JSON.
+    # The first needs a job that runs, the others answer no JSON. Other operations need a request above.
     assert left == {"kill_job", "get_job_output", "follow_events", "follow_job_events"}
+
+
+def _read_without_parts(document: dict[str, Any]) -> list[str]:
+    """The paths without parts in braces whose GET answers JSON: asked as they are."""
+    reads = {path: one["get"]["responses"]["200"] for path, one in document["paths"].items() if "get" in one}
+    return [path for path, done in reads.items() if "{" not in path and "application/json" in done.get("content", ())]
 
 
 def _operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:

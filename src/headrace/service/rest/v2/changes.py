@@ -18,7 +18,10 @@ _DURATION = "attributes.system.duration"
 def _signal(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError("must be the name or the number of a signal")
-    return signal_number(str(value))
+    try:
+        return signal_number(str(value))
+    except ValueError:
+        raise ValueError(f"must be the name or the number of a signal, such as USR1 or 10, not {value!r:.60}") from None
 
 
 CANCEL = (Field("note", checked_text, {"type": "string"}, "Why, for the job's eventlog"),)
