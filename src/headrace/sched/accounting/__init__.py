@@ -1,1 +1,4 @@
-"""Accounting without a clock or a database: rows, listings, fair share, usage, and the policy of priorities."""
+"""Accounting: which part of an instance each user and bank gets. Pure, like the rest of the wing.
+
+Nothing is imported here: a program that needs one file does not load the others.
+"""
