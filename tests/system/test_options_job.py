@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -217,6 +218,20 @@ JOB = [
         "flags=2\n",
     ),
     Line("flux job submit --flags=odd spec", "flux-job: unknown flag: odd\n", 1),
+    # The owner submits for another user (RFC 12). The instance refuses to run the job, but not to take it.
+    Line(
+        "flux python -c 'import sys; from flux.security import SecurityContext;"
+        ' print(SecurityContext().sign_wrap_as(5011, sys.stdin.read(), mech_type="none").decode())\' <spec >signed;'
+        " FLUX_HANDLE_USERID=5011 flux job submit --flags=signed signed >other; flux jobs -no {userid} $(cat other);"
+        " flux job wait-event -q $(cat other) clean; flux job purge --force $(cat other)",
+        like(r"5011\npurged 1 inactive jobs, \d+ remaining\n"),
+    ),
+    Line("flux job submit --flags=signed signed", f"flux-job: signer=5011 != requestor={os.getuid()}\n", 1),
+    Line(
+        "flux job submit --flags=signed --sign-type=none signed",
+        "flux-job: --sign-type: the jobspec is signed already, with --flags=signed\n",
+        1,
+    ),
     # all jobs of a user at once
     Line("flux submit --cc=1-2 --quiet sleep 100; flux submit --urgency=hold --job-name=kept --quiet true"),
     Line("for id in $(flux jobs -no {id} --name=sleep); do flux job wait-event -q $id start; done"),

@@ -66,12 +66,14 @@ _SUBMIT = Command(
     "Submit jobs from a jobspec file or standard input",
     (
         ("u", "urgency", "N", "Urgency: 0-31 (default: 16), hold or expedite"),
-        ("f", "flags", "FLAGS", "Submit flags, separated by commas: debug, waitable, novalidate"),
+        ("f", "flags", "FLAGS", "Submit flags, separated by commas: debug, waitable, novalidate, signed"),
         ("s", "sign-type", "TYPE", "Sign with none or munge (default: HEADRACE_SIGN_TYPE, or none)"),
     ),
 )
 _URGENCIES = {"hold": URGENCY_HOLD, "default": URGENCY_DEFAULT, "expedite": URGENCY_EXPEDITE}
 _SUBMIT_FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
+# The flag that stays here: the input is J, a jobspec that is signed already (RFC 39).
+_SIGNED = "signed"
 _PURGE_BATCH = 50
 
 
@@ -250,7 +252,7 @@ def _tell_purge(handle: Handle, count: int, force: bool) -> int:
 
 
 def submit(argv: List[str]) -> int:
-    """Submit a jobspec from a file or standard input."""
+    """Submit a jobspec from a file or standard input; with `--flags=signed`, a signed one."""
     from headrace.wire.query.signing import sign
 
     options = _SUBMIT.parse(argv)
@@ -260,17 +262,24 @@ def submit(argv: List[str]) -> int:
             text = file.read()
     else:
         text = sys.stdin.read()
-    flags = 0
+    flags, signed = 0, False
     for name in [name for given in options.get_list("flags") for name in given.split(",")]:
-        if name not in _SUBMIT_FLAGS:
+        if name == _SIGNED:
+            signed = True
+        elif name in _SUBMIT_FLAGS:
+            flags |= _SUBMIT_FLAGS[name]
+        else:
             raise CommandError(f"unknown flag: {name}")
-        flags |= _SUBMIT_FLAGS[name]
+    mechanism = options.get("sign-type", "")
+    if signed and mechanism:
+        raise CommandError("--sign-type: the jobspec is signed already, with --flags=signed")
     given = options.get("urgency", "default").lower()
     try:
         number = _URGENCIES[given] if given in _URGENCIES else int(given)
     except ValueError:
         raise CommandError(f"invalid urgency '{given}'") from None
-    request = {"J": sign(text, mechanism=options.get("sign-type", "")), "urgency": number, "flags": flags}
+    j = text.strip() if signed else sign(text, mechanism=mechanism)
+    request = {"J": j, "urgency": number, "flags": flags}
     try:
         print(jobid.encode(Handle().rpc("job-ingest.submit", request).get()["id"], "f58"))
     except OSError as exc:

@@ -24,12 +24,13 @@ _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 604800}
 _UNITS.update(month=30 * 86400, year=365 * 86400)
+_UNITS.update(s=1, m=60, hr=3600, h=3600, d=86400, w=604800, y=365 * 86400)
 # Times of day that stand for parts of a day.
 _PARTS = {"morning": (6, 0, 0), "afternoon": (13, 0, 0), "evening": (18, 0, 0), "night": (21, 0, 0)}
 _MONTHS = ("%b %d", "%B %d", "%d %b", "%d %B")
 # The month precedes the day if both are numbers, as in Flux.
 _DATES = (
-    *("%Y-%m-%d", "%Y/%m/%d"),
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d"),
     *(form.replace("-", sign) for sign in "/-." for form in ("%m-%d-%Y", "%m-%d-%y")),
     *(f"{form} %Y" for form in _MONTHS),
 )
@@ -64,10 +65,9 @@ def parse(text: str, now: float, future: bool) -> float:
         except ValueError:
             raise WhenError(f'Invalid datetime: "{given}"') from None
         return float(now + (seconds if plain[0] == "+" else -seconds))
-    if future and (plain.startswith("in ") or plain.endswith(" from now")):
-        span = _span(plain[len("in ") :] if plain.startswith("in ") else plain[: -len(" from now")])
-        if span is not None:
-            return now + span
+    span = _span(re.sub(r"^in | from now$", "", plain))
+    if span is not None:
+        return now + span
     if plain.endswith(" ago"):
         span = _span(plain[: -len(" ago")])
         if span is not None:
@@ -84,8 +84,8 @@ def parse(text: str, now: float, future: bool) -> float:
 
 
 def _span(text: str) -> Optional[float]:
-    """Seconds of `2 hours`, `a day` or `1 week`; None for anything else."""
-    match = re.fullmatch(r"(an?|\d+(?:\.\d+)?)\s*([a-z]+?)s?", text)
+    """Seconds of `2 hours`, `2h`, `a day` or `1 week`; None for anything else."""
+    match = re.fullmatch(r"(an?\s|\d+(?:\.\d+)?\s*)([a-z]+?)s?", text)
     if match is None or match.group(2) not in _UNITS:
         return None
     count = match.group(1)
@@ -93,15 +93,20 @@ def _span(text: str) -> Optional[float]:
 
 
 def _date_and_clock(text: str, here: datetime, future: bool) -> Optional[datetime]:
-    """`DATE [CLOCK]` or `DATETCLOCK`: `2026-11-21 8am`, `12/01/24`, `Dec 1 17:30`."""
-    found = _date(text, here, future)
-    if found is not None:
-        return found
-    date, _, rest = text.replace("T", " ", 1).rpartition(" ") if _ISO.match(text) else text.rpartition(" ")
-    found, clock = _date(date.strip(), here, future), _clock(rest.lower())
-    if found is None or clock is None:
-        return None
-    return found.replace(hour=clock[0], minute=clock[1], second=clock[2])
+    """`[DAY] DATE [CLOCK]`, `CLOCK DATE` or `DATETCLOCK`: `2026-11-21 8am`, `8am Dec 1`, `Dec 1 17:30`."""
+    words = (text.replace("T", " ", 1) if _ISO.match(text) else text).split()
+    if len(words) > 1 and _is_weekday(words[0].lower()):
+        # The weekday of a date repeats what the date says.
+        del words[0]
+    for count in range(len(words), 0, -1):
+        for date, clock in ((words[:count], words[count:]), (words[-count:], words[:-count])):
+            found = _date(" ".join(date), here, future)
+            if found is None:
+                continue
+            time_of_day = _clock(" ".join(clock).lower()) if clock else (0, 0, 0)
+            if time_of_day is not None:
+                return found.replace(hour=time_of_day[0], minute=time_of_day[1], second=time_of_day[2])
+    return None
 
 
 def _date(text: str, here: datetime, future: bool) -> Optional[datetime]:
@@ -137,7 +142,7 @@ def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetim
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
     if first in ("today", "tomorrow", "yesterday"):
         day = midnight + timedelta(days={"today": 0, "tomorrow": 1, "yesterday": -1}[first])
-    elif len(first) >= 3 and any(name.startswith(first) for name in _DAYS):
+    elif _is_weekday(first):
         index = next(i for i, name in enumerate(_DAYS) if name.startswith(first))
         ahead = (index - here.weekday()) % 7 or 7
         day = midnight + timedelta(days=ahead if future else ahead - 7)
@@ -160,9 +165,11 @@ def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetim
 
 
 def _is_day(word: str) -> bool:
-    return word in ("today", "tomorrow", "yesterday") or (
-        len(word) >= 3 and any(name.startswith(word) for name in _DAYS)
-    )
+    return word in ("today", "tomorrow", "yesterday") or _is_weekday(word)
+
+
+def _is_weekday(word: str) -> bool:
+    return len(word) >= 3 and any(name.startswith(word) for name in _DAYS)
 
 
 def _clock(text: str) -> Optional[Tuple[int, int, int]]:

@@ -68,6 +68,13 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
         limits = [op.get("most_output") for op in fleet.agents[0].got("start")]
         assert limits == [10 << 20, None], "the owner has the default of the shell"
 
+    async def simulated(fleet: Fleet) -> None:
+        fleet.start(userid=1234, exec={"test": {"run_duration": "0.001s"}})
+        fleet.start(id=JOB + 1, userid=1234)
+        await until_in_loop(lambda: len(fleet.told) == 6)
+        assert sorted(kind for kind, _ in fleet.told) == sorted(["start", "exception", *["finish", "release"] * 2])
+        assert fleet.agents[0].told == []
+
     async def as_user(fleet: Fleet) -> None:
         fleet.start(userid=1234)
         await fleet.settle()
@@ -90,6 +97,7 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
     with_fleet(1, too_low, config={"headrace": {"guests": {"submit": "as-user"}}})
     with_fleet(1, refused)
     with_fleet(1, refused, config={"headrace": {"guests": {"submit": "refuse"}}})
+    with_fleet(1, simulated, config={"exec": {"testexec": {"allow-guests": True}}})
     with_fleet(1, taken, config={"headrace": {"guests": {"submit": "as-owner"}}})
 
 

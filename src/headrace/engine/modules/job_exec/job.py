@@ -60,6 +60,11 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
     return Simulation(seconds, bool(test.get("override", 0)), exception)
 
 
+def simulates_for_guests(config: dict[str, Any]) -> bool:
+    """True if guests' jobs may be simulated: nothing runs, so no other permission is needed."""
+    return bool(config.get("exec", {}).get("testexec", {}).get("allow-guests", False))
+
+
 class Job:
     """A started job. `ranks` are in ascending order."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden
-from headrace.engine.modules.job_exec.job import Job, SimError, simulation
+from headrace.engine.modules.job_exec.job import Job, SimError, simulates_for_guests, simulation
 from headrace.engine.modules.job_exec.node import EXIT_1_STATUS, TreeExec
 from headrace.engine.modules.job_exec.settings import Settings
 from headrace.engine.modules.job_exec.simulator import Simulator
@@ -101,19 +101,19 @@ class Leader:
             return
         now = self.ctx.now()
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
+        try:
+            job.sim = simulation(body["jobspec"])
+        except SimError as exc:
+            self._fail(job, str(exc))
+            return
         is_guests = job.userid != self.ctx.owner
-        if is_guests and (why := self._refusal(job.userid)):
+        if is_guests and (why := self._refusal(job)):
             # The job passed ingest because the owner submitted it for another user, or because the configuration was
             # different then.
             self._fail(job, why)
             return
         if not ranks:
             self._fail(job, "R has no rank on which to start the job")
-            return
-        try:
-            job.sim = simulation(body["jobspec"])
-        except SimError as exc:
-            self._fail(job, str(exc))
             return
         if job.sim is not None:
             self.simulator.start(job)
@@ -134,12 +134,14 @@ class Leader:
             bits_of(ranks),
         )
 
-    def _refusal(self, userid: int) -> str:
-        """Why the instance does not run jobs of this guest; "" if it does."""
+    def _refusal(self, job: Job) -> str:
+        """Why the instance does not run this job of a guest; "" if it does."""
+        if job.sim is not None and simulates_for_guests(self.ctx.config):
+            return ""
         if guests.submit(self.ctx.config) == guests.REFUSE:
             why = f'{guests.KEY} is "{guests.REFUSE}"'
-            return f"this instance runs jobs of its owner only, this one is of user {userid}: {why}"
-        return guests.below_least(self.ctx.config, userid)
+            return f"this instance runs jobs of its owner only, this one is of user {job.userid}: {why}"
+        return guests.below_least(self.ctx.config, job.userid)
 
     def _fail(self, job: Job, note: str) -> None:
         self._raise(job, {"severity": FATAL, "type": EXEC, "note": note})
