@@ -49,6 +49,7 @@ class World:
         self.gone: dict[int, Job] = {}
 
     def flush(self) -> None:
+        self.core.steps.settle()
         records, effects = self.core.take()
         self.records += records
         self.effects += effects

@@ -54,6 +54,14 @@ _POLICY = {
 }
 QUEUE = {"requires": ANY, "hosts": ANY, "policy": _POLICY, "parent": NO_EFFECT}
 TABLES: dict[str, dict[str, Any]] = {
+    "accounting": {
+        # When limits are checked: "always" or, as flux-accounting does, "at-submit".
+        **dict.fromkeys(("database", "limits"), TEXT),
+        **dict.fromkeys(("count_running", "strict"), BOOL),
+        "interval": ValueType((str, int, float), "a duration such as '60s'"),
+        # The weights are in flux-accounting's database.
+        "factor-weights": NO_EFFECT,
+    },
     "access": {
         **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),
         "roles": {"admin": dict.fromkeys(("users", "groups"), TEXTS)},
@@ -117,7 +125,7 @@ TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("inactive-age-limit", "inactive-num-limit"), ANY),
         "journal-size-limit": INTEGER,
         **dict.fromkeys(("epilog", "housekeeping", "perilog", "prolog"), UNUSED_TABLE),
-        "plugins": ValueType((list,), "an array of tables", has_effect=False),
+        "plugins": TABLE_LIST,
         "stop-queues-on-restart": ValueType((bool,), "true or false", has_effect=False),
     },
     "policy": _POLICY,
@@ -173,7 +181,6 @@ READ_BY = {**STRICT_FOR, "exec": "job-exec"}
 # (section 5) of flux-core and flux-accounting, and flux-coral2. The value names the owner and purpose of the table, and
 # the reason why Headrace does not read it.
 FOREIGN: dict[str, str] = {
-    "accounting": "flux-accounting: weights of its priority plugin, which cannot be loaded here",
     "archive": "flux-accounting: where finished jobs are archived; here they are kept in the statedir",
     "content-s3": "flux-core: a store of content in S3; ours is one database",
     "content-sqlite": "flux-core: modes of its database; ours follow from whether there is a statedir",

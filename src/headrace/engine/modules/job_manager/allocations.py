@@ -20,9 +20,11 @@ from headrace.engine.modules.job_manager.effects import (
     Prioritize,
     Request,
 )
+from headrace.engine.modules.job_manager.policy import JobPolicy
 from headrace.engine.modules.job_manager.queues import Queues
 from headrace.engine.modules.job_manager.records import Record, ResourcesSet
 from headrace.engine.modules.job_manager.successors import Successors, notes
+from headrace.engine.modules.job_manager.withheld import Withheld
 from headrace.formats.spec.job_exception import ALLOC
 from headrace.formats.spec.job_state import CLEANUP, SCHED
 from headrace.formats.spec.requests.sched import AllocResponse
@@ -35,6 +37,7 @@ class Core(Protocol):
     now: float
     active: dict[int, Job]
     queues: Queues
+    policy: JobPolicy
     records: list[Record]
     effects: list[Effect]
     requests: list[Request]
@@ -56,15 +59,18 @@ class Allocations:
         self.pending = 0
         self.limited = Limited(self, 0)
         self.successors = Successors(core.active)
+        self.withheld = Withheld(core, self)
 
     # -- requests
 
     def request(self, job: Job) -> None:
         """Request resources for a job in SCHED, or cancel the request, as its priority and queue require."""
-        wanted = job.priority > 0 and self.core.queues.started(job.queue)
+        wanted = job.priority > 0 and self.core.queues.started(job.queue) and job.id not in self.withheld
         if job.alloc_pending:
             if not wanted:
                 self.cancel(job)
+            return
+        if job.id in self.withheld:
             return
         if job.annotations:
             self.forget_annotations(job)
@@ -89,6 +95,8 @@ class Allocations:
         self.successors.asked(job)
         job.alloc_pending = True
         self.pending += 1
+        if self.core.policy.has_limits:
+            self.withheld.asked(job)
         self.core.requests.append(Alloc(job))
 
     def cancel(self, job: Job) -> None:
@@ -123,6 +131,7 @@ class Allocations:
     def scheduler_is_gone(self) -> None:
         """Drop all requests, sent or not, since the scheduler is gone."""
         self.ready, self.pending = False, 0
+        self.withheld.forget_asked()
         self.core.requests.clear()
         self.successors.forget()
         for job in list(self.core.active.values()):
@@ -143,9 +152,11 @@ class Allocations:
             self.core.effects.append(Annotated(job))
             return
         wanted = job.state == SCHED and not job.alloc_canceled
-        job.alloc_pending = job.alloc_canceled = False
-        self.pending -= 1
+        self._answered(job)
         match kind:
+            case AllocResponse.SUCCESS if wanted and (limit := self.core.policy.may_start(job)):
+                self.core.requests.append(Free(job, r))
+                self.withheld.hold(job, limit)
             case AllocResponse.SUCCESS if wanted:
                 self._allocated(job, r or {}, notes)
             case AllocResponse.SUCCESS:
@@ -161,10 +172,26 @@ class Allocations:
         if self.limited.limit:
             self.limited.fill()
 
+    def _answered(self, job: Job) -> None:
+        """Note that the scheduler no longer has the request of a job."""
+        job.alloc_pending = job.alloc_canceled = False
+        self.pending -= 1
+        if self.core.policy.has_limits:
+            self.withheld.answered(job)
+
+    def successor_of(self, job: Job) -> Job | None:
+        """The job that takes over the resources of an ended job; None if the scheduler has to choose."""
+        successor = self.successors.take(job)
+        limit = self.core.policy.may_start(successor) if successor is not None else ""
+        if successor is None or not limit:
+            return successor
+        self.withheld.hold(successor, limit)
+        self.successors.forget()
+        return None
+
     def inherit(self, job: Job, successor: Job) -> None:
         """Start `successor` on the resources of the ended `job`, as the scheduler would do later."""
-        self.pending -= 1
-        successor.alloc_pending = False
+        self._answered(successor)
         self._allocated(successor, self.successors.resources(job, successor, self.core.now), notes(job, successor))
         self.core.requests.append(Inherit(job, successor))
         if self.limited.limit:
@@ -223,6 +250,7 @@ class Limited:
                 and job.state == SCHED
                 and job.priority == -priority > 0
                 and not job.alloc_pending
+                and job.id not in self._allocations.withheld
                 and self._core.queues.started(job.queue)
             ):
                 return job

@@ -36,6 +36,8 @@ from headrace.engine.modules.job_manager.effects import (
     Request,
     Start,
 )
+from headrace.engine.modules.job_manager.policy import DEFAULT, JobPolicy
+from headrace.engine.modules.job_manager.policy_steps import PolicySteps
 from headrace.engine.modules.job_manager.queues import Queues
 from headrace.engine.modules.job_manager.records import (
     EventsPosted,
@@ -49,7 +51,6 @@ from headrace.engine.modules.job_manager.waiting import Waiting
 from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.job_exception import EXEC, FATAL, NODE_FAILURE, TIMEOUT
 from headrace.formats.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, INACTIVE, PRIORITY, RUN, RUNNING, SCHED
-from headrace.formats.spec.urgency import priority_of
 
 if TYPE_CHECKING:
     from headrace.engine.jobs.exec_responses import ExecResponse, FinishData, ReleaseData
@@ -75,6 +76,9 @@ class Core:
         # True if the jobs of other users are hidden from a user (`access.private-mode`).
         self.private = False
         self.queues = queues
+        # Decides about priorities and limits of jobs; `policy_steps.replace` changes it.
+        self.policy: JobPolicy = DEFAULT
+        self.steps = PolicySteps(self)
         self.active: dict[int, Job] = {}
         self.inactive: dict[int, int] = {}
         self.zombies: dict[int, str] = {}
@@ -144,6 +148,12 @@ class Core:
         job.apply(event)
         if job.state != was:
             self.count(job, was)
+            if self.policy is not DEFAULT:
+                self.steps.entered(job)
+
+    def post_shared(self, job: Job, name: str, context: dict[str, Any]) -> None:
+        """Post an event whose context is mostly equal to that of the latest event of its name."""
+        self.post(job, name, self._shared(name, context))
 
     def _shared(self, name: str, context: dict[str, Any]) -> dict[str, Any]:
         """The latest context of this event name if it equals `context`, else `context`.
@@ -167,7 +177,7 @@ class Core:
                 return
             self.post(job, "depend")
         if job.state == PRIORITY:
-            self.post(job, "priority", self._shared("priority", {"priority": priority_of(job.urgency)}))
+            self.steps.prioritize(job)
         if job.state == SCHED:
             self.allocations.request(job)
         elif job.state == RUN:
@@ -203,11 +213,14 @@ class Core:
         if job.has_resources:
             self.trace(job, "free-request")
             self.post(job, "free")
-            successor = self.allocations.successors.take(job)
+            self.steps.ended(job)
+            successor = self.allocations.successor_of(job)
             if successor is None:
                 self.requests.append(Free(job, job.r))
             else:
                 self.allocations.inherit(job, successor)
+        else:
+            self.steps.ended(job)
         self.post(job, "clean")
         self._retire(job)
 
@@ -227,7 +240,9 @@ class Core:
         if id in self.active or id in self.inactive:
             return f"job {id} exists already"
         job = Job(id, jobspec)
-        refusal = self.queues.refusal(job.queue)
+        # The policy is asked before the submit event sets the user.
+        job.userid = userid
+        refusal = self.queues.refusal(job.queue) or self.policy.validate(job)
         if refusal:
             return refusal
         try:
@@ -240,11 +255,13 @@ class Core:
         self.max_jobid = max(self.max_jobid, id)
         self.records.append(JobAdded(id, jobspec))
         context = {"userid": userid, "urgency": urgency, "flags": flags, "version": 1}
-        self.post(job, "submit", self._shared("submit", context))
+        self.post_shared(job, "submit", context)
+        self.steps.submitted(job)
         for need in needs:
             if need.description not in (job.dependencies or ()):
                 self.post(job, "dependency-add", {"description": need.description})
         self.post(job, "validate")
+        self.steps.hold(job)
         if needs:
             self.waiting.join_singletons(job)
             self.waiting.watch(job)
@@ -394,6 +411,7 @@ class Core:
         """Set attributes of the jobspec. A pending job is sent to the scheduler again."""
         duration = updates.get("attributes.system.duration")
         self.post(job, "jobspec-update", updates)
+        self.steps.updated(job)
         if job.state == RUN and duration is not None:
             self._expire_at(job, job.ends_after(duration))
             return

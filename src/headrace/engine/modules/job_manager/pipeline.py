@@ -168,12 +168,16 @@ class Pipeline:
         return self.journal is None or self._rotating or self.journal.room(jobs, self._promised + size)
 
     def _ask(self) -> None:
+        self.core.steps.settle()
         if self.core.requests:
             requests, self.core.requests = self.core.requests, []
             self.request(requests)
 
     def _flush(self) -> None:
         core, store = self.core, self.store
+        core.steps.settle()
+        if core.requests:
+            self._ask()
         finished, core.finished = core.finished, []
         news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
         records, effects = core.take()

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.engine.broker.module.context import ModuleContext
 from headrace.engine.jobs.record import Job
+from headrace.engine.modules.job_manager import withheld
 from headrace.engine.modules.job_manager.core import Core
 from headrace.formats.spec.job_state import DEPEND, PENDING, PRIORITY
 from headrace.formats.spec.message import Message
@@ -27,13 +28,17 @@ def own_reason(core: Core, job: Job) -> str:
     if job.state == DEPEND:
         return "dependency: " + ", ".join(job.dependencies or ())
     if job.state == PRIORITY:
-        return "waits for a priority"
+        limit = core.policy.waits_for(job)
+        return withheld.reason(limit) if limit else "waits for a priority"
     if job.priority <= 0:
         return "held"
     if not core.queues.started(job.queue):
         return core.queues.stop_note(job.queue)
     if not core.allocations.ready:
         return "no scheduler is loaded"
+    limit = core.allocations.withheld.limit(job)
+    if limit:
+        return withheld.reason(limit)
     if job.alloc_pending:
         return ""
     if core.allocations.limited.limit:

@@ -168,7 +168,7 @@ class Requests:
         job = self._job(msg, "may only update")
         updates = dict(msg.obj["updates"])
         for key, value in updates.items():
-            if key not in _UPDATABLE:
+            if key not in _UPDATABLE and key not in self.core.policy.updatable:
                 raise RpcError(errno.EINVAL, f"update of {key} not supported")
             if key != _DURATION:
                 _check_storable(key, value)
@@ -190,6 +190,10 @@ class Requests:
                 self.policy.check(updated_jobspec(job.jobspec, updates))
             except PolicyError as exc:
                 raise RpcError(errno.EINVAL, str(exc)) from None
+        for key, value in updates.items():
+            refusal = self.core.policy.update(job, key, value)
+            if refusal:
+                raise RpcError(errno.EINVAL, refusal)
         if _QUEUE in updates or _CONSTRAINTS in updates:
             return self._update_if_feasible(msg, job, updates)
         if job.state == RUN:

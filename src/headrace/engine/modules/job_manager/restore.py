@@ -64,6 +64,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
         core.active[id] = job
         # The job was not counted in any state before.
         core.count(job, 0)
+        core.policy.count(job)
         return job
     core.inactive[id] = summary(job)
     core.finished.append(job)

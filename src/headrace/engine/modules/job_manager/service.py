@@ -50,6 +50,7 @@ from headrace.engine.modules.job_manager.info import JobInfo
 from headrace.engine.modules.job_manager.logs import LostOutput
 from headrace.engine.modules.job_manager.peers import Exec, Scheduler
 from headrace.engine.modules.job_manager.pipeline import Batch, Pipeline
+from headrace.engine.modules.job_manager.plugins import Plugins
 from headrace.engine.modules.job_manager.queues import Queues
 from headrace.engine.modules.job_manager.reasons import Reasons
 from headrace.engine.modules.job_manager.records import LogAppended
@@ -105,6 +106,8 @@ class _Manager:
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
         self.admin = Admin(ctx, self.core, self.store, touch)
+        self.plugins = Plugins(ctx, self.core, touch)
+        self.plugins.configure(ctx.config)
         # Jobs of an archive that is not completely restored yet.
         self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -159,6 +162,9 @@ class _Manager:
             "sched-successors": self.sched.successors,
             "reasons": Reasons(self.ctx, self.core).ask,
             "exec-hello": self.exec.hello,
+            "jobtap": self.plugins.jobtap,
+            "jobtap-query": self.plugins.query,
+            **self.plugins.services(),
         }
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods, requests=JOB_MANAGER)
         methods = {"lookup": self._lookup, "append": self._append, "append-text": self._append_text}
@@ -262,7 +268,14 @@ class _Manager:
 
     def _request(self, requests: list[Request]) -> None:
         sched = self.sched
+        priorities: list[list[int]] = []
         for request in requests:
+            if isinstance(request, Prioritize):
+                priorities.append([request.id, request.priority])
+                continue
+            if priorities:
+                sched.prioritize(priorities)
+                priorities = []
             match request:
                 case Alloc(job):
                     sched.alloc(job)
@@ -272,8 +285,8 @@ class _Manager:
                     sched.inherit(job, successor)
                 case Cancel(id):
                     sched.cancel(id)
-                case Prioritize(id, priority):
-                    sched.prioritize([[id, priority]])
+        if priorities:
+            sched.prioritize(priorities)
 
     def _release(self, batch: Batch) -> None:
         """Publish the events of a batch and carry out its effects.
@@ -454,6 +467,7 @@ class _Manager:
     def _resume(self, args: list[str]) -> None:
         only(self.ctx, args)
         self._configure(self.ctx.config)
+        self.plugins.reset()
         self._arm()
 
     async def _unload(self) -> None:

@@ -57,6 +57,11 @@ JOB_MANAGER: Methods = {
     "sched-ready": form({"mode": str, "limit?": int}),
     "sched-successors": form({"ids": [int], "expiration": float}),
     "exec-hello": form({"service": str}),
+    "jobtap": form({"load?": str, "conf?": object, "remove?": str, "query_only?": bool}),
+    "jobtap-query": form({"name": str}),
+    **{f"mf_priority.rec{name}_update": form({"data": list}) for name in ("", "_q", "_proj", "_bank", "_fac")},
+    "mf_priority.rec_config_update": form({"data": dict}),
+    "mf_priority.reprioritize": _NONE,
 }
 
 JOB_STORE: Methods = {

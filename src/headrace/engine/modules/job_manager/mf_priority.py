@@ -1,0 +1,154 @@
+"""The job policy `mf_priority`: the multi-factor policy of accounting for the jobs of this instance. Pure.
+
+It keeps the request of each active job, since the jobspecs of guests are on disk, and translates between jobs and the
+pure policy (`sched/accounting/multifactor.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headrace.engine.jobs.record import Job
+from headrace.engine.modules.job_manager.policy import JobRejected, Release
+from headrace.formats.spec import jobspec as js
+from headrace.formats.spec.job_state import CLEANUP, INACTIVE, PRIORITY
+from headrace.formats.spec.urgency import URGENCY_EXPEDITE, URGENCY_HOLD
+from headrace.sched.accounting.multifactor import MultiFactor
+from headrace.sched.accounting.values import JobRefusedError, Request
+
+if TYPE_CHECKING:
+    from headrace.formats.spec.job_state import State
+
+_SYSTEM = "attributes.system."
+_BANK = f"{_SYSTEM}bank"
+_QUEUE = f"{_SYSTEM}queue"
+
+
+class MultiFactorPolicy:
+    """A JobPolicy (`policy.py`) by the tables of `factors`."""
+
+    name = "mf_priority"
+    has_limits = True
+    updatable = frozenset((_BANK,))
+
+    def __init__(self, factors: MultiFactor) -> None:
+        self.factors = factors
+        self._requests: dict[int, Request] = {}
+        # The request of the job that was validated last. It is kept only when the job is added.
+        self._validated: Request | None = None
+
+    def validate(self, job: Job) -> str:
+        request = self._validated = _request_of(job)
+        return self.factors.refusal(request)
+
+    def added(self, job: Job) -> dict[str, Any]:
+        request, self._validated = self._validated, None
+        if request is None or request.id != job.id:
+            request = _request_of(job)
+        updates = self.factors.defaults(request)
+        request = self._requests[job.id] = _updated(request, updates)
+        self.factors.added(request)
+        return updates
+
+    def count(self, job: Job) -> None:
+        request = self._requests[job.id] = _request_of(job)
+        state = job.state
+        if state == CLEANUP and not job.has_resources:
+            # The job only waits for its end.
+            state = PRIORITY
+        self.factors.count_active(request, state, job.dependencies or ())
+
+    def holds(self, job: Job) -> Sequence[str]:
+        return self.factors.holds(self._requests[job.id])
+
+    def priority(self, job: Job) -> int | None:
+        try:
+            return self.factors.priority(self._requests[job.id], job.urgency)
+        except JobRefusedError as exc:
+            raise JobRejected(str(exc)) from None
+
+    def attributes(self, job: Job) -> dict[str, Any]:
+        request = self._requests[job.id]
+        if request.bank and request.project:
+            return {}
+        updates = self.factors.defaults(request)
+        self._requests[job.id] = _updated(request, updates)
+        return updates
+
+    def memo(self, job: Job) -> dict[str, Any] | None:
+        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
+            # The fair share does not affect the priority.
+            return None
+        fairshare = self.factors.fairshare(self._requests[job.id])
+        known = job.annotations.get("user") if job.annotations else None
+        if isinstance(known, dict) and known.get("fairshare") == fairshare:
+            return None
+        return {"fairshare": fairshare}
+
+    def entered(self, job: Job, state: State) -> Sequence[Release]:
+        request = self._requests.get(job.id)
+        if request is None:
+            # The event precedes `added`.
+            return ()
+        if state == INACTIVE:
+            del self._requests[job.id]
+        return self.factors.entered(request, state)
+
+    def may_start(self, job: Job) -> str:
+        return self.factors.may_start(self._requests[job.id])
+
+    def ready(self) -> Sequence[int]:
+        return self.factors.ready()
+
+    def waits_for(self, job: Job) -> str:
+        return ", ".join(self.factors.waits_for(job.id))
+
+    def account(self, job: Job) -> Hashable:
+        request = self._requests[job.id]
+        return (request.userid, request.bank)
+
+    def update(self, job: Job, key: str, value: Any) -> str:
+        if key not in (_BANK, _QUEUE):
+            return ""
+        if not isinstance(value, str):
+            return f"{key.removeprefix(_SYSTEM)} must be a name, not {value!r}"
+        return self.factors.update_refusal(self._requests[job.id], key, value)
+
+    def updated(self, job: Job) -> Sequence[Release]:
+        old = self._requests[job.id]
+        new = self._requests[job.id] = _request_of(job)
+        return self.factors.updated(old, new) if new != old else ()
+
+    def query(self) -> dict[str, Any]:
+        return self.factors.query()
+
+
+def _request_of(job: Job) -> Request:
+    jobspec = job.jobspec
+    system = js.system(jobspec)
+    counts = js.counts(jobspec)
+    return Request(
+        job.id,
+        job.userid,
+        job.queue,
+        _text(system.get("bank")),
+        _text(system.get("project")),
+        counts.nnodes or min(counts.ncores, 1),
+        counts.ncores,
+        js.duration(jobspec),
+    )
+
+
+def _text(value: Any) -> str:
+    """A name in a jobspec, where users may have any value."""
+    return value if isinstance(value, str) else ""
+
+
+def _updated(request: Request, updates: dict[str, str]) -> Request:
+    """A request with the attributes of a jobspec update."""
+    return (
+        replace(request, **{key.removeprefix(_SYSTEM): value for key, value in updates.items()}) if updates else request
+    )

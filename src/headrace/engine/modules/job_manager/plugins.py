@@ -1,0 +1,216 @@
+"""The plugins of the job manager: `job-manager.jobtap` loads, removes and lists them, `jobtap-query` shows their state.
+
+Flux loads shared objects here. Headrace has job policies of its own under the names of such plugins: the path of a
+plugin stands for its file name, and no file is read. A loaded policy survives neither a restart nor a reload of the
+module; the array `plugins` in the table [job-manager] of the configuration loads it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.engine.modules.job_manager.core import Core
+from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
+from headrace.engine.modules.job_manager.policy import DEFAULT, JobPolicy
+from headrace.formats.spec.job_state import PRIORITY, SCHED
+from headrace.formats.spec.message import Message
+from headrace.sched.accounting.multifactor import MultiFactor
+
+_MULTI_FACTOR = "mf_priority.so"
+_BUILTIN = "builtin"
+_LIMITS = ("always", "at-submit")
+# Seconds for which priorities are computed until the event loop runs other callbacks.
+_SLICE = 0.004
+# Jobs between two looks at the clock.
+_CHUNK = 32
+
+
+class Plugins:
+    """The loaded plugins. `touch` is called after every input to the core."""
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.touch = touch
+        # Path by name, in the order in which they were loaded.
+        self._paths: dict[str, str] = {DEFAULT.name: _BUILTIN}
+        # Requests to compute all priorities anew, and how many of them are done or in progress.
+        self._asked = self._begun = 0
+        self._pass = asyncio.Lock()
+
+    # -- load and remove
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """Load and remove what `[job-manager] plugins` names, at the start of the module. Raises RpcError(EINVAL)."""
+        table = config.get("job-manager", {})
+        entries = table.get("plugins", []) if isinstance(table, dict) else []
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise RpcError(errno.EINVAL, "job-manager.plugins: must be an array of tables")
+        for index, entry in enumerate(entries):
+            for key in ("remove", "load"):
+                name = entry.get(key)
+                if name is None:
+                    continue
+                where = f"job-manager.plugins[{index}].{key}"
+                if not isinstance(name, str):
+                    raise RpcError(errno.EINVAL, f"{where}: must be a string, not {name!r}")
+                try:
+                    if key == "remove":
+                        self._remove(name)
+                    else:
+                        self._load(name, entry.get("conf"), config)
+                except RpcError as exc:
+                    raise RpcError(errno.EINVAL, f"{where}: {exc.text}") from None
+
+    def reset(self) -> None:
+        """Have the plugins of a module that was just loaded."""
+        self._use(DEFAULT)
+        self._paths = {DEFAULT.name: _BUILTIN}
+        self.configure(self.ctx.config)
+
+    async def jobtap(self, msg: Message) -> Any:
+        """`jobtap {query_only}`: {plugins}, or `jobtap {remove?, load?, conf?}`, in this order. Raises RpcError."""
+        body = msg.obj or {}
+        if body.get("query_only"):
+            return {"plugins": list(self._paths)}
+        if body.get("remove") is not None:
+            self._remove(body["remove"])
+        if body.get("load") is not None:
+            self._load(body["load"], body.get("conf"), self.ctx.config)
+            await self._reprioritize()
+        return EMPTY
+
+    def _load(self, path: str, conf: Any, config: dict[str, Any]) -> None:
+        name = path.rpartition("/")[2]
+        if name in self._paths:
+            raise RpcError(errno.EEXIST, f"{name} already loaded")
+        if conf is not None and not isinstance(conf, dict):
+            raise RpcError(errno.EINVAL, f"{name}: the configuration of a plugin must be an object")
+        if name == _MULTI_FACTOR:
+            self._use(self._multi_factor((conf or {}).get("config"), config))
+        elif path != DEFAULT.name:
+            raise RpcError(errno.EINVAL, f"{path}: only built-in plugins can be loaded")
+        self._paths[name] = path if name != DEFAULT.name else _BUILTIN
+
+    def _multi_factor(self, data: Any, config: dict[str, Any]) -> MultiFactorPolicy:
+        """The multi-factor policy with the tables `data`. Raises RpcError(EINVAL)."""
+        table = config.get("accounting", {})
+        limits, strict = (table.get("limits", _LIMITS[0]), table.get("strict", False))
+        if limits not in _LIMITS:
+            raise RpcError(errno.EINVAL, f"accounting.limits: {limits!r} must be one of {', '.join(_LIMITS)}")
+        factors = MultiFactor(self.ctx.owner, strict=bool(strict), at_submit=limits != _LIMITS[0])
+        if data is not None:
+            try:
+                factors.load(data)
+            except ValueError as exc:
+                raise RpcError(errno.EINVAL, f"{_MULTI_FACTOR}: {exc}") from None
+        return MultiFactorPolicy(factors)
+
+    def _remove(self, pattern: str) -> None:
+        names = [name for name in self._paths if _matches(pattern, name)]
+        if not names and pattern != "all":
+            raise RpcError(errno.ENOENT, "Failed to find plugin to remove")
+        for name in names:
+            del self._paths[name]
+            if name == _MULTI_FACTOR:
+                self._use(DEFAULT)
+
+    def _use(self, policy: JobPolicy) -> None:
+        """Decide by another policy. Jobs that wait for a priority of the former one get one of the new policy."""
+        core = self.core
+        if policy is core.policy:
+            return
+        core.now = self.ctx.now()
+        core.steps.replace(policy)
+        for job in list(core.active.values()):
+            if job.state == PRIORITY:
+                core.advance(job)
+        self.touch()
+
+    # -- queries
+
+    def query(self, msg: Message) -> dict[str, Any]:
+        """`jobtap-query {name}`: {name, path} and the state of the plugin. Raises RpcError(EINVAL)."""
+        name = msg.obj["name"]
+        if name not in self._paths:
+            raise RpcError(errno.EINVAL, f"{name}: plugin not found")
+        state = self.core.policy.query() if name == _MULTI_FACTOR else {}
+        return {"name": name, "path": self._paths[name], **state}
+
+    # -- the services of mf_priority
+
+    def services(self) -> dict[str, Callable[[Message], Any]]:
+        """The methods of the policies, by their names within the service of the job manager."""
+        updates: dict[str, Callable[[MultiFactor, Any], None]] = {
+            "rec_update": MultiFactor.rec_update,
+            "rec_q_update": MultiFactor.rec_q_update,
+            "rec_proj_update": MultiFactor.rec_proj_update,
+            "rec_bank_update": MultiFactor.rec_bank_update,
+            "rec_fac_update": MultiFactor.rec_fac_update,
+            "rec_config_update": MultiFactor.rec_config_update,
+        }
+        prefix = MultiFactorPolicy.name
+        methods = {f"{prefix}.{name}": self._updater(name, update) for name, update in updates.items()}
+        return {**methods, f"{prefix}.reprioritize": self.reprioritize}
+
+    def _updater(self, name: str, update: Callable[[MultiFactor, Any], None]) -> Callable[[Message], Any]:
+        """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS)."""
+
+        def handle(msg: Message) -> Any:
+            try:
+                update(self._factors(name), msg.obj["data"])
+            except ValueError as exc:
+                raise RpcError(errno.EINVAL, str(exc)) from None
+            return EMPTY
+
+        return handle
+
+    def _factors(self, method: str) -> MultiFactor:
+        policy = self.core.policy
+        if not isinstance(policy, MultiFactorPolicy):
+            raise RpcError(errno.ENOSYS, f"Unknown service method '{method}'")
+        return policy.factors
+
+    async def reprioritize(self, _msg: Message) -> Any:
+        """`reprioritize`: release the jobs for which there is room now, and compute all priorities anew."""
+        factors = self._factors("reprioritize")
+        self.core.now = self.ctx.now()
+        self.core.steps.release(factors.reprioritize())
+        self.touch()
+        await self._reprioritize()
+        return EMPTY
+
+    async def _reprioritize(self) -> None:
+        """Compute the priorities of all pending jobs, in slices. Returns when they are those of the present tables."""
+        self._asked += 1
+        mine = self._asked
+        async with self._pass:
+            if self._begun >= mine:
+                # A pass that began after this request is complete.
+                return
+            self._begun = self._asked
+            core, ctx = self.core, self.ctx
+            ids = [job.id for job in core.active.values() if job.state & (PRIORITY | SCHED)]
+            until = 0.0
+            for index, id in enumerate(ids):
+                if index % _CHUNK == 0 and ctx.monotonic() > until:
+                    self.touch()
+                    await asyncio.sleep(0)
+                    core.now = ctx.now()
+                    until = ctx.monotonic() + _SLICE
+                job = core.active.get(id)
+                if job is not None:
+                    core.steps.reprioritize(job)
+            self.touch()
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """True if `pattern` selects a plugin: its name, a glob, or `all`. Built-in plugins need a leading dot."""
+    if pattern == "all":
+        return name[:1] != "."
+    return name == pattern or (fnmatchcase(name, pattern) and (name[:1] != "." or pattern[:1] == "."))
