@@ -1,0 +1,298 @@
+"""Books jobs: adds the usage of jobs that have ended to their associations and banks, each job once.
+
+A job is booked in the transaction that marks it in `headrace_booked`. Marks are kept for an hour after the end of a
+job. An older job counts as booked if its association was charged for a job that ended later, which is the rule of
+flux-accounting, whose programs may have written the database before. The hour is for jobs that arrive late, and for
+clocks that were set back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Dict, List, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from headrace.engine.accounting import banks
+from headrace.engine.accounting.configs import configuration
+from headrace.formats.spec.idset import IdsetError, parse_ranges
+from headrace.sched.accounting.usage import Decay, Periods, Weights, job_usage
+from headrace.storage.database import Database, statements
+
+# Seconds for which marks are kept after the last end.
+MARGIN = 3600.0
+
+_PERIODS = "job_usage_per_association_table"
+_LAST = "job_usage_factor_table"
+
+Association = tuple[str, str]
+
+
+class _Group(Struct):
+    rank: str
+    children: Dict[str, str]
+
+
+class _Execution(Struct):
+    R_lite: List[_Group]
+
+
+class _R(Struct):
+    execution: _Execution
+
+
+class Resources(NamedTuple):
+    """What a job held, over all its nodes."""
+
+    nodes: int
+    cores: int
+    gpus: int
+
+
+_read_r = msgspec.json.Decoder(_R).decode
+
+
+def resources(r: str) -> Resources:
+    """Count the resources of R (RFC 20). Raises ValueError."""
+    try:
+        groups = _read_r(r).execution.R_lite
+        nodes = cores = gpus = 0
+        for group in groups:
+            ranks = _count(group.rank)
+            nodes += ranks
+            cores += ranks * _count(group.children.get("core", ""))
+            gpus += ranks * _count(group.children.get("gpu", ""))
+    except (msgspec.MsgspecError, IdsetError) as exc:
+        raise ValueError(f"R: {exc}") from None
+    return Resources(nodes, cores, gpus)
+
+
+@lru_cache(maxsize=4096)
+def _count(ids: str) -> int:
+    return sum(last - first + 1 for first, last in parse_ranges(ids))
+
+
+class _Ended(NamedTuple):
+    """A job that is to be booked."""
+
+    id: str
+    userid: int
+    username: str
+    bank: str
+    t_run: float
+    t_inactive: float
+    r: str
+
+    @property
+    def association(self) -> Association:
+        return (self.username, self.bank)
+
+
+def update(database: Database, now: float) -> int:
+    """End the periods that are over, and book all jobs of the table `jobs` that are not booked; returns how many.
+
+    The caller has begun a transaction. Raises ValueError for settings that are out of range.
+    """
+    return _book(database, now, None)
+
+
+def book(database: Database, ids: List[str], now: float) -> int:
+    """Like `update`, for these jobs of the table `jobs` only."""
+    return _book(database, now, ids)
+
+
+def resume_point(database: Database) -> float:
+    """A time such that all jobs that ended before it are booked; 0 if none has been booked here."""
+    end = _last_end(database)
+    return end - MARGIN if end else 0.0
+
+
+def is_booked(database: Database) -> set[str]:
+    """The ids of the jobs that are marked as booked."""
+    return {str(id) for (id,) in database.rows("SELECT id FROM headrace_booked")}
+
+
+def add_own_tables(database: Database) -> None:
+    """Add Headrace's own tables, unless they exist."""
+    sql = Path(__file__).with_name("schema").joinpath("headrace.sql").read_text(encoding="utf-8")
+    for statement in statements(sql):
+        database.execute(statement)
+
+
+def forget_marks(database: Database, bank: str) -> None:
+    """Forget which jobs of a bank were booked: its usage is set to 0, and jobs may count anew."""
+    add_own_tables(database)
+    database.execute("DELETE FROM headrace_booked WHERE bank = :bank", {"bank": bank})
+
+
+def _last_end(database: Database) -> float:
+    add_own_tables(database)
+    found = database.rows("SELECT t_inactive FROM headrace_last_end")
+    return float(found[0][0]) if found else 0.0
+
+
+def _book(database: Database, now: float, ids: List[str] | None) -> int:
+    config = configuration(database)
+    decay = _decay(config)
+    weights = Weights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
+    last_end = _last_end(database)
+    end = _end_of_period(database, now, decay)
+    ended = _unbooked(database, last_end, float(config.get("reconfigure_time", 0.0)), ids)
+    due = decay.due(end, now)
+    if not ended and not due:
+        banks.sum_usage(database)
+        return 0
+    touched = {job.association: job.userid for job in ended}
+    periods, userids = _load(database, decay, end, None if due else list(touched))
+    periods.roll(now)
+    latest: dict[Association, float] = defaultdict(float)
+    for job in ended:
+        held = resources(job.r)
+        periods.book(job.association, job_usage(*held, job.t_inactive - job.t_run, weights))
+        latest[job.association] = max(latest[job.association], job.t_inactive)
+    _store(database, periods, {**touched, **userids}, all_periods=bool(due))
+    _mark(database, ended, latest, touched, last_end)
+    database.execute(
+        "UPDATE t_half_life_period_table SET end_half_life_period = :end WHERE cluster = 'cluster'",
+        {"end": periods.end},
+    )
+    banks.sum_usage(database)
+    return len(ended)
+
+
+_USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
+
+
+def _decay(config: dict[str, str]) -> Decay:
+    return Decay(**{key: float(config[key]) for key in Decay.__struct_fields__ if key in config})
+
+
+def _end_of_period(database: Database, now: float, decay: Decay) -> float:
+    where = "WHERE cluster = 'cluster'"
+    found = database.rows(f"SELECT end_half_life_period FROM t_half_life_period_table {where}")
+    if found:
+        return float(found[0][0])
+    end = now + decay.priority_decay_half_life
+    database.execute(
+        "INSERT INTO t_half_life_period_table (cluster, end_half_life_period) VALUES ('cluster', :end)", {"end": end}
+    )
+    return end
+
+
+def _unbooked(database: Database, last_end: float, reconfigured: float, ids: List[str] | None) -> list[_Ended]:
+    """The jobs that are to be booked, oldest end first. Jobs whose R cannot be read are left out."""
+    found = database.rows(
+        "SELECT j.id, j.userid, a.username, j.bank, j.t_run, j.t_inactive, j.R FROM jobs j"
+        " JOIN association_table a ON a.userid = j.userid AND a.bank = j.bank"
+        " JOIN bank_table b ON b.bank = j.bank"
+        f" LEFT JOIN {_LAST} l ON l.username = a.username AND l.bank = a.bank"
+        " WHERE j.t_inactive > b.ignore_older_than AND j.t_inactive > :reconfigured"
+        " AND (j.t_inactive > coalesce(l.last_job_timestamp, 0.0)"
+        " OR (coalesce(l.last_job_timestamp, 0.0) <= :last_end AND j.t_inactive > :margin))"
+        " AND NOT EXISTS (SELECT 1 FROM headrace_booked h WHERE h.id = j.id)"
+        + (" AND j.id IN (SELECT value FROM json_each(:ids))" if ids is not None else "")
+        + " ORDER BY j.t_inactive, j.id, a.active DESC",
+        {
+            "reconfigured": reconfigured,
+            "last_end": last_end,
+            "margin": last_end - MARGIN,
+            "ids": msgspec.json.encode(ids).decode(),
+        },
+    )
+    jobs: dict[str, _Ended] = {}
+    for row in found:
+        # A user id may have several names in a bank. The job is booked to one of them.
+        jobs.setdefault(row[0], _Ended(*row))
+    return [job for job in jobs.values() if _is_sound(job)]
+
+
+def _is_sound(job: _Ended) -> bool:
+    try:
+        resources(job.r)
+    except ValueError:
+        return False
+    return True
+
+
+def _load(
+    database: Database, decay: Decay, end: float, wanted: list[Association] | None
+) -> tuple[Periods[Association], dict[Association, int]]:
+    """The periods of the wanted associations, or of all, and their user ids."""
+    select = f"SELECT username, bank, userid, value FROM {_PERIODS}"
+    if wanted is None or len(wanted) > _MANY:
+        found = database.rows(f"{select} ORDER BY period")
+    else:
+        found = []
+        for user, bank in wanted:
+            where = "WHERE username = :user AND bank = :bank ORDER BY period"
+            found += database.rows(f"{select} {where}", {"user": user, "bank": bank})
+    values: dict[Association, list[float]] = defaultdict(list)
+    userids = {}
+    for user, bank, userid, value in found:
+        values[user, bank].append(value)
+        userids[user, bank] = userid
+    return Periods(decay, end, values), userids
+
+
+# From this number of associations on, reading all rows is quicker than reading those of each.
+_MANY = 500
+
+
+def _store(
+    database: Database, periods: Periods[Association], userids: dict[Association, int], all_periods: bool
+) -> None:
+    """Write the values of periods, of the present one only unless `all_periods`, and the usage of associations."""
+    values, totals = [], []
+    for (user, bank), found in periods.values.items():
+        key = {"user": user, "bank": bank}
+        userid = userids[user, bank]
+        values += [
+            {**key, "userid": userid, "period": number, "value": value}
+            for number, value in enumerate(found if all_periods else found[:1])
+        ]
+        totals.append({**key, "usage": periods.totals[user, bank]})
+    database.execute_many(
+        f"INSERT INTO {_PERIODS} (username, userid, bank, period, value)"
+        " VALUES (:user, :userid, :bank, :period, :value)"
+        " ON CONFLICT (username, bank, period) DO UPDATE SET value = excluded.value",
+        values,
+    )
+    database.execute_many(
+        "UPDATE association_table SET job_usage = :usage WHERE username = :user AND bank = :bank", totals
+    )
+
+
+def _mark(
+    database: Database,
+    ended: list[_Ended],
+    latest: dict[Association, float],
+    userids: dict[Association, int],
+    last_end: float,
+) -> None:
+    """Record that jobs are booked."""
+    if not ended:
+        return
+    database.execute_many(
+        f"INSERT INTO {_LAST} (username, userid, bank, last_job_timestamp) VALUES (:user, :userid, :bank, :time)"
+        " ON CONFLICT (username, bank) DO UPDATE SET last_job_timestamp = excluded.last_job_timestamp"
+        f" WHERE excluded.last_job_timestamp > {_LAST}.last_job_timestamp",
+        [
+            {"user": user, "bank": bank, "userid": userids[user, bank], "time": time}
+            for (user, bank), time in latest.items()
+        ],
+    )
+    last_end = max(last_end, ended[-1].t_inactive)
+    kept_since = last_end - MARGIN
+    database.execute_many(
+        "INSERT INTO headrace_booked (id, bank, t_inactive) VALUES (:id, :bank, :time) ON CONFLICT DO NOTHING",
+        [{"id": job.id, "bank": job.bank, "time": job.t_inactive} for job in ended if job.t_inactive > kept_since],
+    )
+    database.execute("DELETE FROM headrace_booked WHERE t_inactive <= :kept_since", {"kept_since": kept_since})
+    database.execute(
+        "INSERT INTO headrace_last_end (place, t_inactive) VALUES (0, :end)"
+        " ON CONFLICT (place) DO UPDATE SET t_inactive = excluded.t_inactive",
+        {"end": last_end},
+    )
