@@ -67,6 +67,8 @@ SIZES = {
     "foreign_documents": Size(3_000, 100_000),
     # requests made up from the OpenAPI document of /v2
     "api_requests": Size(300, 100_000),
+    # random trees of banks whose fair share is computed twice
+    "trees": Size(300, 10_000),
     # themes and widths in which each page is shown by a browser
     "views": Size(1, 5),
 }

@@ -116,15 +116,19 @@ class MultiFactor:
         before, queue, holds = job.association, job.queue, job.holds
         # A bank that was not named is the default bank at submission; it is written to the jobspec later.
         found = self._directory.find(new.userid, new.bank) if new.bank not in ("", before.row.bank) else None
+        after = found or before
+        if after is before and (new.queue, new.nodes, new.cores) == (old.queue, old.nodes, old.cores):
+            job.request = new
+            return []
         if job.group is not None and job.group.key.moment != HOLD:
             self._ready.append(new.id)
         job.leave()
-        job.rebind(new, found or before, self._directory.queue(new.queue))
+        job.rebind(new, after, self._directory.queue(new.queue))
         if holds:
             job.wait(HOLD)
         groups = list(before.groups.values())
-        if job.association is not before:
-            groups += job.association.groups.values()
+        if after is not before:
+            groups += after.groups.values()
         if self._rules.strict:
             groups += queue.starts.values()
         return self._free(groups)

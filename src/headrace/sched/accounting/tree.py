@@ -204,8 +204,9 @@ def _sub_banks(banks: Sequence[Bank]) -> dict[str, list[Bank]]:
     below: defaultdict[str, list[Bank]] = defaultdict(list)
     by_name: dict[str, Bank] = {}
     for bank in banks:
-        if not bank.name or by_name.setdefault(bank.name, bank) is not bank:
+        if not bank.name or bank.name in by_name:
             raise ValueError(f'bank_table: bank: "{bank.name}" must be a name that occurs once')
+        by_name[bank.name] = bank
         check_numbers(f'bank_table: bank "{bank.name}"', bank.shares, 0.0)
         below[bank.parent].append(bank)
     for parent in below.keys() - by_name.keys() - {""}:
