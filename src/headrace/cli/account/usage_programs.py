@@ -1,6 +1,6 @@
-"""`flux account-fetch-job-records`, `account-update-usage`, `account-update-fshare`: usage and fair share in a database.
+"""The programs that compute usage and fair share in a database: fetch-job-records, update-usage and update-fshare.
 
-Sites run them by cron, one after the other. With the module `accounting` they find everything done.
+Sites run `flux account-NAME` by cron, one after the other. With the module `accounting` they find everything done.
 """
 
 from __future__ import annotations

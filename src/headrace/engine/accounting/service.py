@@ -14,7 +14,20 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.engine.accounting import banks, configs, database, export, factors, projects, queues, users
+from headrace.engine.accounting import (
+    banks,
+    configs,
+    database,
+    export,
+    factors,
+    priorities,
+    projects,
+    queues,
+    records,
+    usage,
+    usage_reports,
+    users,
+)
 from headrace.engine.accounting.requests import IntegrityError, Payload
 from headrace.formats.spec.message import REQUEST, ROLE_OWNER, Message, error_response, response
 from headrace.formats.spec.stdlib_parts import signal
@@ -67,6 +80,12 @@ METHODS: dict[str, Method] = {
     "export_db": Method(export.export_db, False),
     "export_json": Method(export.export_json, False),
     "pop_db": Method(export.pop_db, False),
+    "view_job_records": Method(records.view_job_records, True),
+    "scrub_old_jobs": Method(records.scrub_old_jobs, False),
+    "clear_usage": Method(usage.clear_usage, False),
+    "jobs": Method(priorities.list_priorities, True),
+    "show_usage": Method(usage_reports.show_usage, True),
+    "view_usage_report": Method(usage_reports.view_usage_report, True),
 }
 
 

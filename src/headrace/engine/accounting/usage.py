@@ -8,6 +8,7 @@ clocks that were set back.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from headrace.engine.accounting import banks
 from headrace.engine.accounting.configs import configuration
+from headrace.engine.accounting.requests import Payload, timestamp
 from headrace.formats.spec.idset import IdsetError, parse_ranges
 from headrace.sched.accounting.usage import Decay, Periods, Weights, job_usage
 from headrace.storage.database import Database, statements
@@ -122,10 +124,28 @@ def add_own_tables(database: Database) -> None:
         database.execute(statement)
 
 
-def forget_marks(database: Database, bank: str) -> None:
-    """Forget which jobs of a bank were booked: its usage is set to 0, and jobs may count anew."""
+def clear_usage(database: Database, payload: Payload) -> str:
+    """Set the usage of banks to 0; jobs that ended before `ignore_older_than`, by default now, never count again."""
+    names = payload["banks"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("banks: must be a list of banks")
+    given = payload.get("ignore_older_than")
+    before = int(time.time()) if given is None else timestamp(given)
     add_own_tables(database)
-    database.execute("DELETE FROM headrace_booked WHERE bank = :bank", {"bank": bank})
+    for bank in names:
+        banks.need_bank(database, bank)
+        values = {"bank": bank, "before": before}
+        for change in (
+            "UPDATE association_table SET job_usage = 0.0, fairshare = 0.5",
+            f"UPDATE {_PERIODS} SET value = 0.0",
+            f"UPDATE {_LAST} SET last_job_timestamp = 0.0",
+            "UPDATE bank_table SET ignore_older_than = :before",
+            # Jobs after that time count again.
+            "DELETE FROM headrace_booked",
+        ):
+            database.execute(f"{change} WHERE bank = :bank", values)
+    banks.sum_usage(database)
+    return ""
 
 
 def _last_end(database: Database) -> float:
