@@ -28,8 +28,9 @@ from headrace.engine.accounting import (
     usage_reports,
     users,
 )
+from headrace.engine.accounting.follow import Follower, Settings
 from headrace.engine.accounting.requests import IntegrityError, Payload
-from headrace.formats.spec.message import REQUEST, ROLE_OWNER, Message, error_response, response
+from headrace.formats.spec.message import EVENT, REQUEST, ROLE_OWNER, Message, error_response, response
 from headrace.formats.spec.stdlib_parts import signal
 from headrace.storage.database import Database, DatabaseError
 from headrace.wire.client.handle import Handle
@@ -121,23 +122,30 @@ def answer(data: Database, name: str, payload: Payload, owner: bool) -> str:
 
 
 class Service:
-    """Answers the requests of an instance until `stop`."""
+    """Answers the requests of an instance until `stop`; with `settings`, also keeps the instance's books."""
 
-    def __init__(self, handle: Handle, data: Database) -> None:
+    def __init__(self, handle: Handle, data: Database, settings: Settings | None = None) -> None:
         self.handle = handle
         self.data = data
         self.reactor = Reactor()
+        self.follower = None if settings is None else Follower(handle, self.reactor, data, settings)
 
     def run(self) -> None:
         """Answer requests. Raises OSError when the connection to the broker is lost."""
         self.handle.message_callback = self._received
-        self.handle.message_types = REQUEST
+        self.handle.message_types = REQUEST | EVENT
+        if self.follower is not None:
+            self.follower.start()
         self.reactor.add_handle(self.handle)
         for signum in (signal.SIGTERM, signal.SIGINT):
             self.reactor.add_signal(signum, self.reactor.stop)
         self.reactor.run()
 
     def _received(self, msg: Message) -> None:
+        if msg.type == EVENT:
+            if self.follower is not None and msg.rolemask & ROLE_OWNER:
+                self.follower.policy_loaded()
+            return
         service, _, name = msg.topic.partition(".")
         if service != NAME:
             return
@@ -151,6 +159,8 @@ class Service:
             if not isinstance(payload, dict):
                 raise Refused(errno.EPROTO, f"{msg.topic}: the payload must be an object")
             self._respond(msg, response(msg, {name: answer(self.data, name, payload, owner) or 0}))
+            if self.follower is not None and not METHODS[name].open:
+                self.follower.changed(name)
         except ValueError as exc:
             self._respond(msg, error_response(msg, errno.EPROTO, f"{msg.topic}: the payload is not JSON: {exc}"))
         except Refused as exc:
@@ -161,8 +171,10 @@ class Service:
             self.handle.send(reply)
 
 
-def serve(path: str, background: bool) -> int:
+def serve(path: str, background: bool, settings: Settings | None = None) -> int:
     """Run the service on a database until it is stopped; with `background`, in a process that outlives this one.
+
+    With `settings`, it also keeps the books of the instance.
 
     Raises DatabaseError, OSError.
     """
@@ -174,14 +186,15 @@ def serve(path: str, background: bool) -> int:
         if exc.errno == errno.EEXIST:
             raise OSError(errno.EEXIST, "the service accounting is registered already") from None
         raise
-    sys.stderr.write("registered accounting service\n")
-    sys.stderr.flush()
+    if settings is None:
+        sys.stderr.write("registered accounting service\n")
+        sys.stderr.flush()
     if background and os.fork():
         os._exit(0)
     # A connection to SQLite does not survive fork(2), so it is opened here.
     data = database.opened(path)
     try:
-        Service(handle, data).run()
+        Service(handle, data, settings).run()
         handle.rpc("service.remove", {"service": NAME}).get()
     finally:
         data.close()

@@ -106,13 +106,27 @@ def book(database: Database, ids: List[str], now: float) -> int:
     return _book(database, now, ids)
 
 
+def roll(database: Database, now: float) -> bool:
+    """End the periods that are over; returns True if there are some."""
+    decay = _decay(configuration(database))
+    if not decay.due(_end_of_period(database, now, decay), now):
+        return False
+    _book(database, now, [])
+    return True
+
+
+def weights(database: Database) -> Weights:
+    """What a second of each resource counts for. Raises ValueError."""
+    return _weights(configuration(database))
+
+
 def resume_point(database: Database) -> float:
     """A time such that all jobs that ended before it are booked; 0 if none has been booked here."""
     end = _last_end(database)
     return end - MARGIN if end else 0.0
 
 
-def is_booked(database: Database) -> set[str]:
+def marked(database: Database) -> set[str]:
     """The ids of the jobs that are marked as booked."""
     return {str(id) for (id,) in database.rows("SELECT id FROM headrace_booked")}
 
@@ -157,7 +171,7 @@ def _last_end(database: Database) -> float:
 def _book(database: Database, now: float, ids: List[str] | None) -> int:
     config = configuration(database)
     decay = _decay(config)
-    weights = Weights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
+    weighed = _weights(config)
     last_end = _last_end(database)
     end = _end_of_period(database, now, decay)
     ended = _unbooked(database, last_end, float(config.get("reconfigure_time", 0.0)), ids)
@@ -171,7 +185,7 @@ def _book(database: Database, now: float, ids: List[str] | None) -> int:
     latest: dict[Association, float] = defaultdict(float)
     for job in ended:
         held = resources(job.r)
-        periods.book(job.association, job_usage(*held, job.t_inactive - job.t_run, weights))
+        periods.book(job.association, job_usage(*held, job.t_inactive - job.t_run, weighed))
         latest[job.association] = max(latest[job.association], job.t_inactive)
     _store(database, periods, {**touched, **userids}, all_periods=bool(due))
     _mark(database, ended, latest, touched, last_end)
@@ -184,6 +198,10 @@ def _book(database: Database, now: float, ids: List[str] | None) -> int:
 
 
 _USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
+
+
+def _weights(config: dict[str, str]) -> Weights:
+    return Weights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
 
 
 def _decay(config: dict[str, str]) -> Decay:
