@@ -50,11 +50,16 @@ class Follower:
         self.running = Running(handle) if settings.count_running else None
         # Jobs that have ended and are not booked, oldest first.
         self._ended: deque[int] = deque()
+        # False until the jobs that ended before the journal was opened are found. They are booked first, since what is
+        # booked decides where the next listing begins.
+        self._resumed = False
         self._booking: Timer | None = None
         self._sharing: Timer | None = None
         # Whether tables were changed since fair share was computed, and the version of the file at that time.
         self._changed = True
         self._version = -1
+        self._has_policy = True
+        self._booked = self._shared = 0
         # Whether jobs of the table may have to be booked anew.
         self._recount = True
 
@@ -63,6 +68,10 @@ class Follower:
         self._follow()
         if self.settings.interval:
             self.reactor.add_timer(self.settings.interval, self._share, self.settings.interval)
+
+    def stats(self) -> dict[str, int]:
+        """Jobs that were booked since the start, jobs that wait for it, and computations of fair share."""
+        return {"booked": self._booked, "unbooked": len(self._ended), "shared": self._shared}
 
     def changed(self, method: str) -> None:
         """Note that a request has changed tables."""
@@ -75,12 +84,13 @@ class Follower:
     def policy_loaded(self) -> None:
         """Fill a policy that was just loaded."""
         self.pusher.forget()
-        self._changed = True
+        self._changed = self._has_policy = True
         self._schedule_sharing(0.0)
 
     # -- booking
 
     def _follow(self) -> None:
+        self._resumed = False
         self.handle.stream("job-manager.events-journal", {"full": False, "allow": ["clean"]}).then(self._journal)
 
     def _journal(self, call: Rpc) -> None:
@@ -111,15 +121,18 @@ class Follower:
             self.reactor.add_timer(_RETRY, self._resume)
             return
         self._ended.extendleft(reversed(missed))
+        self._resumed = True
         self._schedule_booking(0.0)
 
     def _schedule_booking(self, after: float) -> None:
-        if self._booking is None:
+        if self._resumed and self._booking is None:
             self._booking = self.reactor.add_timer(after, self._book)
 
     def _book(self) -> None:
         """Book a chunk of the jobs that have ended."""
         self._booking = None
+        if not self._resumed:
+            return
         chunk = [self._ended[at] for at in range(min(jobs.CHUNK, len(self._ended)))]
         try:
             self._book_jobs(chunk)
@@ -145,6 +158,7 @@ class Follower:
             else:
                 return
         self._recount = False
+        self._booked += booked
         self._changed = self._changed or booked > 0
 
     # -- fair share
@@ -160,11 +174,14 @@ class Follower:
             ((version,),) = self.data.rows("PRAGMA data_version")
             with self.data.transaction(locked=True):
                 rolled = usage.roll(self.data, time.time())
-                if self._changed or rolled or version != self._version or self.running is not None:
-                    extra = self.running.usage(self.data, time.time()) if self.running is not None else {}
-                    fair_share.update(self.data, extra)
+                if not (self._changed or rolled or version != self._version or self.running is not None):
+                    return
+                extra = self.running.usage(self.data, time.time()) if self.running is not None else {}
+                fair_share.update(self.data, extra)
+            self._shared += 1
+            if self._has_policy:
+                self._has_policy = self.pusher.push(self.data)
             self._changed, self._version = False, version
-            self.pusher.push(self.data)
         except (OSError, DatabaseError, ValueError) as exc:
             _warn(f"fair share: {exc}")
             self._schedule_sharing(_RETRY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -24,6 +25,8 @@ TABLE = "jobs"
 CHUNK = 256
 # The flag of job-info.lookup for a jobspec and R with their updates (RFC 41).
 _CURRENT = 2
+# Errors of an instance whose modules or brokers are being restarted.
+_PASSING = (errno.ENOSYS, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
 def ended_since(handle: Handle, time: float) -> list[tuple[float, int]]:
@@ -34,7 +37,10 @@ def ended_since(handle: Handle, time: float) -> list[tuple[float, int]]:
 
 
 def read(handle: Handle, ids: Iterable[int]) -> Iterator[list[Job]]:
-    """The records of inactive jobs, in chunks. Jobs that never ran have none."""
+    """The records of inactive jobs, in chunks. Jobs that never ran have none.
+
+    Raises OSError if the instance cannot be asked now.
+    """
     waiting = iter(ids)
     while chunk := list(islice(waiting, CHUNK)):
         body = {"keys": ["eventlog", "R", "jobspec"], "flags": _CURRENT}
@@ -43,8 +49,10 @@ def read(handle: Handle, ids: Iterable[int]) -> Iterator[list[Job]]:
         for id, call in zip(chunk, calls):
             try:
                 answer = call.get()
-            except OSError:
-                # The job has no R, so it never ran, or it was purged.
+            except OSError as exc:
+                if exc.errno in _PASSING:
+                    raise
+                # The job has no R, so it never ran, or it was purged, or its record is damaged.
                 continue
             job = _record(id, answer)
             if job is not None:

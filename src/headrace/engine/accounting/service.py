@@ -154,6 +154,9 @@ class Service:
             self._respond(msg, response(msg))
             self.reactor.stop()
             return
+        if name == "stats-get" and self.follower is not None:
+            self._respond(msg, response(msg, self.follower.stats()))
+            return
         try:
             payload = msg.obj if msg.payload is not None else {}
             if not isinstance(payload, dict):
