@@ -74,7 +74,7 @@ COMMANDS = {
 
 
 def _parser(chosen: str = "") -> Parser:
-    """The parser with the arguments of the command `chosen` and the names of the others; with all for ""."""
+    """The parser of the command `chosen`; of all commands for "", and of their names alone for an unknown one."""
     parser = Parser(
         "flux-account",
         description="Manage banks, users and their limits, and show usage and fair share",
@@ -83,6 +83,8 @@ def _parser(chosen: str = "") -> Parser:
     parser.add_argument("-p", "--path", metavar="FILE", help="The database, for create-db and update-usage")
     commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, (file, text) in COMMANDS.items():
+        if chosen in COMMANDS and name != chosen:
+            continue
         one = commands.add_parser(name, prog=f"flux-account {name}", help=text, description=text, allow_abbrev=True)
         if chosen in (name, ""):
             add_to(one, import_module(f"headrace.cli.account.{file}").COMMANDS[name])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PREFIX = "flux-account-service: ERROR: "
 
 
-def main(argv: List[str]) -> int:
+def _parser() -> Parser:
     parser = Parser(
         "flux-account-service", description="Serve the accounting database to flux account", allow_abbrev=True
     )
@@ -35,7 +35,11 @@ def main(argv: List[str]) -> int:
     parser.add_argument(
         "--count-running", action="store_true", help="With --follow, usage of running jobs counts for fair share"
     )
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
     from headrace.engine.accounting.database import DEFAULT_PATH
     from headrace.engine.accounting.follow import Settings
     from headrace.engine.accounting.service import serve

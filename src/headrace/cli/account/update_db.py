@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PREFIX = "flux-account-update-db: ERROR: "
 
 
-def main(argv: List[str]) -> int:
+def _parser() -> Parser:
     parser = Parser(
         "flux-account-update-db",
         description="Update the accounting database to the tables of this version; the backup is FILE.backup",
@@ -23,7 +23,11 @@ def main(argv: List[str]) -> int:
     parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
     parser.add_argument("-n", "--new-db", metavar="FILE", help="Take the tables from this database, for tests")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="Print each step")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
     from headrace.engine.accounting import database, migration
     from headrace.storage.database import DatabaseError
 

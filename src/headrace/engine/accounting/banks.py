@@ -259,7 +259,7 @@ def show_bank_info(database: Database, payload: Payload) -> str:
     banks = _bank_lines(database, "parent_bank <> ''", by_parent=True)
     whole = bank_info.Tree(root[0], banks, _user_lines(database))
     found: list[bank_info.Node] = []
-    for place in whole.named(user or below or to_root):
+    for place in whole.named(user or below or to_root, bool(user)):
         if below:
             found += whole.below(place, exclude, bool(tree))
         elif not exclude or all(node.name != exclude for node in whole.path(place)[1:]):

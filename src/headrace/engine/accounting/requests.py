@@ -56,13 +56,12 @@ def chosen_columns(payload: Payload, table: str) -> tuple[str, ...]:
 def select(
     database: Database, table: str, columns: Sequence[str], where: str = "", values: Mapping[str, Any] | None = None
 ) -> list[Sequence[Any]]:
-    """The rows of a table that fulfil a condition in SQL, in the order in which they were added."""
-    order = "" if table not in _ORDERS else f" ORDER BY {_ORDERS[table]}"
+    """The rows of a table that fulfil a condition in SQL.
+
+    SQLite chooses their order, as in the listings of flux-accounting: mostly that in which they were added.
+    """
     condition = f" WHERE {where}" if where else ""
-    return database.rows(f"SELECT {', '.join(columns)} FROM {table}{condition}{order}", values)
-
-
-_ORDERS = dict.fromkeys(rows.TABLES, "rowid")
+    return database.rows(f"SELECT {', '.join(columns)} FROM {table}{condition}", values)
 
 
 def listing(payload: Payload, columns: Sequence[str], found: Sequence[Sequence[Any]], missing: str = "") -> str:

@@ -67,9 +67,9 @@ class Tree:
                 added.append(index)
         return added
 
-    def named(self, name: str) -> List[int]:
-        """The places of all banks and users of a name. Raises ValueError if there are none."""
-        found = [index for index, node in enumerate(self.nodes) if node.name == name]
+    def named(self, name: str, is_user: bool) -> List[int]:
+        """The places of a user, or of a bank. Raises ValueError if there are none."""
+        found = [index for index, node in enumerate(self.nodes) if node.name == name and node.is_user == is_user]
         if not found:
             raise ValueError(f'Could not find "{name}"')
         return found

@@ -1,0 +1,91 @@
+"""`flux account` about queues: each option is shown by its effect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+DEFAULTS = {
+    "queue": "x", "min_nodes_per_job": 1, "max_nodes_per_job": 1, "max_time_per_job": 60, "priority": 0,
+    "max_running_jobs": 100, "max_nodes_per_assoc": "unlimited", "max_sched_jobs": "unlimited",
+    "max_sched_nodes_per_assoc": "unlimited", "max_sched_cores_per_assoc": "unlimited", "max_nodes": "unlimited",
+    "max_cores": "unlimited",
+}  # fmt: skip
+OPTIONS = [
+    ("--min-nodes-per-job=2", {"min_nodes_per_job": 2}),
+    ("--max-nodes-per-job=3", {"max_nodes_per_job": 3}),
+    ("-N 4", {"max_nodes_per_job": 4}),
+    ("--max-time-per-job=5", {"max_time_per_job": 5}),
+    ("-t 6 -P 7", {"max_time_per_job": 6, "priority": 7}),
+    ("--priority=-8", {"priority": -8}),
+    ("--max-running-jobs=9", {"max_running_jobs": 9}),
+    ("--max-nodes-per-assoc=10", {"max_nodes_per_assoc": 10}),
+    ("--max-sched-jobs=11", {"max_sched_jobs": 11}),
+    ("--max-sched-nodes-per-assoc=12", {"max_sched_nodes_per_assoc": 12}),
+    ("-msn 13 -msc 14", {"max_sched_nodes_per_assoc": 13, "max_sched_cores_per_assoc": 14}),
+    ("--max-sched-cores-per-assoc=15", {"max_sched_cores_per_assoc": 15}),
+    ("--max-nodes=16 --max-cores=17", {"max_nodes": 16, "max_cores": 17}),
+]
+
+
+def queue(run, name="x"):
+    return json.loads(run(f"flux account view-queue {name}").text)[0]
+
+
+@pytest.mark.parametrize(("options", "changed"), OPTIONS, ids=[options for options, _ in OPTIONS])
+def test_each_option_sets_its_column_in_a_new_queue_and_in_an_old_one(run, options: str, changed) -> None:
+    run(f"flux account add-queue x {options}")
+    assert queue(run) == {**DEFAULTS, **changed}
+    run(f"flux account add-queue y\nflux account edit-queue y {options}")
+    assert queue(run, "y") == {**DEFAULTS, "queue": "y", **changed}
+    resets = " ".join(f"--{column.replace('_', '-')}=-1" for column in changed)
+    assert run(f"flux account edit-queue y {resets}") == ("", 0)
+    assert queue(run, "y") == {**DEFAULTS, "queue": "y"}
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "status"),
+    [
+        ("add-queue day", "add-queue: IntegrityError: queue day already exists in queue_table", 1),
+        ("add-queue 'a,b'", "queue_table: queue: 'a,b' is not a name (without spaces and commas)", 1),
+        ("add-queue x --max-nodes=-3", "queue_table: max_nodes: -3 is not a whole number from 0 to 2147483647", 1),
+        ("add-queue x -N many", "argument -N/--max-nodes-per-job: invalid int value: 'many'", 2),
+        ("edit-queue day --max-nodes=-2", "value must be a non-negative integer or -1 to reset to default", 1),
+        ("edit-queue day --max-cores=2147483648", "queue_table: max_cores: 2147483648 is not a whole number", 1),
+        ("edit-queue x --priority=1", "queue x not found in queue_table", 1),
+        ("view-queue x", "view-queue: ValueError: queue x not found in queue_table", 1),
+        ("delete-queue x", "queue x not found in queue_table", 1),
+        ("list-queues --fields=x", "invalid fields: x", 1),
+    ],
+)
+def test_what_is_wrong_is_refused(site, line: str, text: str, status: int) -> None:
+    before = site("flux account list-queues").text
+    told = site(f"flux account {line}")
+    assert told.status == status
+    assert text in told.text
+    assert site("flux account list-queues").text == before
+
+
+def test_queues_are_shown_in_each_form(site) -> None:
+    assert (
+        site("flux account view-queue day -o '{queue:<6}|{max_nodes}'").text == "queue |max_nodes\nday   |2147483647\n"
+    )
+    assert site("flux account view-queue day --format={queue}").text == "queue\nday\n"
+    assert site("flux account view-queue day --parsable").text.splitlines()[2].startswith("day   | 1      ")
+    assert site("flux account list-queues --fields=queue,max_cores").text == (
+        "queue | max_cores\n------+----------\nday   | unlimited\nnight | unlimited\n"
+    )
+    assert json.loads(site("flux account list-queues --json --fields=queue").text) == [
+        *({"queue": "day"}, {"queue": "night"})
+    ]
+    assert site("flux account list-queues --format={queue}").text == "queue\nday\nnight\n"
+
+
+def test_the_deletion_of_a_queue_that_users_have_is_told(site) -> None:
+    site("flux account edit-user ann --queues=day")
+    assert site("flux account delete-queue night") == ("", 0)
+    told = site("flux account delete-queue day")
+    assert told.text.startswith("WARNING: user(s) in the association_table still reference this queue. ")
+    assert told.status == 0
+    assert site("flux account list-queues").status == 1
