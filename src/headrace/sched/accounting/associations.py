@@ -38,7 +38,7 @@ class Counts:
 
 
 class Association:
-    """A user in a bank: the row of the table, the counts, and the groups of its jobs that wait for room.
+    """A user in a bank: the row of the table, the counts, and the groups of its jobs that wait for headroom.
 
     `is_known` is False for a user whom the tables do not have. Nothing limits such an association. `queue_factor` is
     that of the job that came last, for `query`.
@@ -75,7 +75,7 @@ class Association:
 class Queue:
     """A queue. `row` is None while the tables do not have it. `used` counts the jobs of all users.
 
-    `starts` has the groups of jobs that wait in SCHED for room, by user, bank and key.
+    `starts` has the groups of jobs that wait in SCHED for headroom, by user, bank and key.
     """
 
     __slots__ = ("name", "row", "starts", "used")
@@ -91,8 +91,8 @@ class Job:
     """An active job.
 
     `place` is SCHED or RUN while the job is counted there, NEW otherwise. `holds` are the dependencies that the policy
-    added. `group` is the group in which the job waits for room. `is_judged` is False for a job that was accepted before
-    its association was known.
+    added. `group` is the group in which the job waits for headroom. `is_judged` is False for a job that was accepted
+    before its association was known.
     """
 
     __slots__ = (

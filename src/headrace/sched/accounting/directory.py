@@ -34,7 +34,7 @@ class Directory:
         self.associations: dict[tuple[int, str], Association] = {}
         self.default_banks: dict[int, str] = {}
         # Users that the tables do not have.
-        self.strangers: dict[int, Association] = {}
+        self.unknown_users: dict[int, Association] = {}
         # Also queues that jobs name and the tables do not have: their row is None.
         self.queues: dict[str, Queue] = {}
         self.projects: tuple[str, ...] = ()
@@ -46,17 +46,17 @@ class Directory:
         """The association of a user in a bank, or in the default bank if none is named."""
         return self.associations.get((userid, bank or self.default_banks.get(userid, "")))
 
-    def find_or_stranger(self, userid: int, bank: str) -> Association:
+    def find_or_unknown(self, userid: int, bank: str) -> Association:
         """The association of a user in a bank; for one that the tables do not have, an association without limits."""
-        found = self.find(userid, bank) or self.strangers.get(userid)
+        found = self.find(userid, bank) or self.unknown_users.get(userid)
         if found is None:
-            found = self.strangers[userid] = Association(unlimited(userid), is_known=False)
+            found = self.unknown_users[userid] = Association(unlimited(userid), is_known=False)
         return found
 
     def all_associations(self) -> Iterator[Association]:
         """All associations, also those of users that the tables do not have."""
         yield from self.associations.values()
-        yield from self.strangers.values()
+        yield from self.unknown_users.values()
 
     def queue(self, name: str) -> Queue:
         """The queue of a name."""

@@ -1,8 +1,8 @@
-"""The limits of associations and queues, as a table: a row for each limit, with the room that it leaves.
+"""The limits of associations and queues, as a table: a row for each limit, with the headroom that it leaves.
 
-A limit acts at up to three moments. At DEPEND a job that has no room gets a dependency with the limit's name, as in
+A limit acts at up to three moments. At DEPEND a job that has no headroom gets a dependency with the limit's name, as in
 flux-accounting (`HOLD_LIMITS`). Several jobs that are looked at there before any of them starts can exceed a limit
-together, so a job needs room again when it enters SCHED (`ENTRY_LIMITS`) and when it starts (`START_LIMITS`,
+together, so a job needs headroom again when it enters SCHED (`ENTRY_LIMITS`) and when it starts (`START_LIMITS`,
 `STRICT_LIMITS`).
 """
 
@@ -17,14 +17,14 @@ from headrace.sched.accounting.associations import Job
 class Limit(NamedTuple):
     """A limit.
 
-    `side` says whose limit it is: "association" and "queue" count the jobs of one association, the latter those in one
-    queue; "total" counts the jobs of all users in a queue. `room(maxima, used, request)` is what would be left with the
-    job: with less than 0 the limit holds it. `maxima` is the row of the association or queue, `used` its counts.
+    `side` says what is counted: the jobs of an association ("association"), those of an association in a queue
+    ("queue"), or those of all users in a queue ("total"). `headroom(maxima, used, request)` is what would be left with
+    the job: below 0 the limit holds it. `maxima` is the row of the association or queue, `used` has the counts.
     """
 
     name: str
     side: str
-    room: Callable[[Any, Any, Any], int]
+    headroom: Callable[[Any, Any, Any], int]
 
 
 # The order is that in which flux-accounting adds the dependencies.
@@ -96,14 +96,14 @@ STRICT_LIMITS = (
 )
 
 
-def has_room(limit: Limit, job: Job) -> bool:
-    """Whether a limit leaves room for a job. A queue that the tables do not have has no limits."""
+def has_headroom(limit: Limit, job: Job) -> bool:
+    """Whether a limit leaves headroom for a job. A queue that the tables do not have has no limits."""
     side, association = limit.side, job.association
     if side == "association":
-        return limit.room(association.row, association.used, job.request) >= 0
+        return limit.headroom(association.row, association.used, job.request) >= 0
     row = job.queue.row
     if row is None:
         return True
     if side == "total":
-        return limit.room(row, job.queue.used, job.request) >= 0
-    return not association.is_known or limit.room(row, job.used_in_queue, job.request) >= 0
+        return limit.headroom(row, job.queue.used, job.request) >= 0
+    return not association.is_known or limit.headroom(row, job.used_in_queue, job.request) >= 0

@@ -1,8 +1,8 @@
 """The multi-factor policy: who may submit what, which jobs wait for a limit, and the priority of each job.
 
 It answers as flux-accounting's plugin does, for the same rows of the same tables. Beyond that, limits hold at every
-moment: a job without room in SCHED stays in PRIORITY, and a job without room when its allocation arrives does not
-start. `ready` names both once there is room. With `at_submit`, limits are looked at only at DEPEND.
+moment: a job without headroom in SCHED stays in PRIORITY, and a job without headroom when its allocation arrives does
+not start. `ready` names both once there is headroom. With `at_submit`, limits are looked at only at DEPEND.
 
 Without any association all jobs are accepted and wait in PRIORITY. The instance owner may run without an association.
 
@@ -20,7 +20,7 @@ from headrace.formats.spec.urgency import URGENCY_HOLD
 from headrace.sched.accounting import refusals
 from headrace.sched.accounting.associations import Job
 from headrace.sched.accounting.directory import ASSOCIATIONS, BANKS, FACTORS, PROJECTS, QUEUES, Directory
-from headrace.sched.accounting.limits import ENTRY_LIMITS, HOLD_LIMITS, START_LIMITS, STRICT_LIMITS, has_room
+from headrace.sched.accounting.limits import ENTRY_LIMITS, HOLD_LIMITS, START_LIMITS, STRICT_LIMITS, has_headroom
 from headrace.sched.accounting.priority import job_priority
 from headrace.sched.accounting.query import query
 from headrace.sched.accounting.releases import free
@@ -84,7 +84,7 @@ class MultiFactor:
     def added(self, request: Request) -> None:
         """Count a job that was accepted."""
         directory = self._directory
-        association = directory.find_or_stranger(request.userid, request.bank)
+        association = directory.find_or_unknown(request.userid, request.bank)
         job = self._jobs[request.id] = Job(request, association, directory.queue(request.queue))
         job.is_judged = association.is_known
 
@@ -138,7 +138,7 @@ class MultiFactor:
     def holds(self, request: Request) -> list[str]:
         """The dependencies that a job gets at DEPEND, beyond those that it has."""
         job = self._job(request)
-        names = [limit.name for limit in HOLD_LIMITS if limit.name not in job.holds and not has_room(limit, job)]
+        names = [limit.name for limit in HOLD_LIMITS if limit.name not in job.holds and not has_headroom(limit, job)]
         if names:
             job.leave()
             job.holds += tuple(names)
@@ -148,7 +148,7 @@ class MultiFactor:
     def priority(self, request: Request, urgency: int) -> int | None:
         """The priority of a job; None if it stays in PRIORITY.
 
-        It does so until there are associations, and, for a job that is not in SCHED yet, until there is room there.
+        It does so until there are associations, and, for a job that is not in SCHED yet, until there is headroom there.
         Raises JobRefusedError for a job that was accepted before there were associations and may not run.
         """
         job = self._job(request)
@@ -170,7 +170,7 @@ class MultiFactor:
             if group is not None and group.key.moment != HOLD:
                 group.move(request.id, job, -value)
         if job.place == NEW:
-            if not self._has_room(job, ENTRY):
+            if not self._has_headroom(job, ENTRY):
                 if group is None:
                     job.wait(ENTRY)
                 return None
@@ -188,12 +188,12 @@ class MultiFactor:
     def may_start(self, request: Request) -> str:
         """Empty if a job that got an allocation may start, else the limit that holds it.
 
-        Then the job waits, and `ready` names it when there is room.
+        Then the job waits, and `ready` names it when there is headroom.
         """
         job = self._job(request)
         if job.place != RUN:
             for limit in self._limits[START]:
-                if not has_room(limit, job):
+                if not has_headroom(limit, job):
                     if job.group is None:
                         job.wait(START)
                     return limit.name
@@ -230,12 +230,12 @@ class MultiFactor:
         return self._free(groups)
 
     def ready(self) -> list[int]:
-        """The jobs that have room since the last call: `priority` is to be asked again for those in PRIORITY.
+        """The jobs that have headroom since the last call: `priority` is to be asked again for those in PRIORITY.
 
         Those in SCHED may ask for resources again. A job is named once for each time that it was turned away.
         """
         ready, self._ready = self._ready, []
-        return ready
+        return [jobid for jobid in ready if jobid in self._jobs]
 
     def waits_for(self, jobid: int) -> list[str]:
         """The names of the limits for which a job waits now."""
@@ -245,7 +245,7 @@ class MultiFactor:
         moment = job.group.key.moment
         if moment == HOLD:
             return list(job.holds)
-        return [limit.name for limit in self._limits[moment] if not has_room(limit, job)]
+        return [limit.name for limit in self._limits[moment] if not has_headroom(limit, job)]
 
     # Data.
 
@@ -307,8 +307,8 @@ class MultiFactor:
 
     def _adopt(self, rows: list[AssociationRow]) -> None:
         """Count the jobs of users that the tables did not have in their associations."""
-        strangers = [self._directory.strangers.get(userid) for userid in {row.userid for row in rows}]
-        if not any(one is not None and one.active_jobs for one in strangers):
+        unknown = self._directory.unknown_users
+        if not any(row.userid in unknown and unknown[row.userid].active_jobs for row in rows):
             return
         for job in self._jobs.values():
             if job.association.is_known:
@@ -322,8 +322,8 @@ class MultiFactor:
                 if moment is not None:
                     job.wait(moment)
 
-    def _has_room(self, job: Job, moment: int) -> bool:
-        return all(has_room(limit, job) for limit in self._limits[moment])
+    def _has_headroom(self, job: Job, moment: int) -> bool:
+        return all(has_headroom(limit, job) for limit in self._limits[moment])
 
     def _free(self, groups: list[Group]) -> list[Release]:
         if not groups:

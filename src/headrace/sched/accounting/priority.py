@@ -31,7 +31,8 @@ def job_priority(weights: Weights, fairshare: float, queue: int, bank: float, ur
         + weights.bank * bank
         + weights.urgency * (urgency - URGENCY_DEFAULT)
     )
-    if total <= 0:
+    if not total > 0:
+        # Also the sum of two infinite terms.
         return 0
     if total >= PRIORITY_MAX - 1:
         return PRIORITY_MAX - 1

@@ -1,4 +1,4 @@
-"""Which waiting jobs have room after jobs started or ended, or limits were raised.
+"""Which waiting jobs have headroom after jobs started or ended, or limits were raised.
 
 As in flux-accounting, the oldest job goes first, each of its dependencies is removed on its own, and a job that loses
 its last one takes a place, so that those behind it are looked at as if it were in SCHED. A job that keeps another
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.formats.spec.job_state import RUN, SCHED
 from headrace.sched.accounting.associations import Counts, Job
-from headrace.sched.accounting.limits import BY_NAME, Limit, has_room
+from headrace.sched.accounting.limits import BY_NAME, Limit, has_headroom
 from headrace.sched.accounting.values import Release, Request
 from headrace.sched.accounting.waiting import ENTRY, HOLD, START, Group
 
@@ -52,7 +52,7 @@ class Places:
 def free(
     groups: Iterable[Group], jobs: Mapping[int, Job], limits: Mapping[int, Sequence[Limit]]
 ) -> tuple[list[Release], list[int]]:
-    """Free the jobs that have room; returns the dependencies to remove, and the jobs that may enter SCHED or start.
+    """Free the jobs that have headroom; returns the dependencies to remove, and the jobs that may enter SCHED or start.
 
     `limits` are those of the moments ENTRY and START.
     """
@@ -63,7 +63,7 @@ def free(
     for group in groups:
         by_moment.setdefault(group.key.moment, []).append(group)
     for job in _in_order(by_moment.get(START, ()), jobs):
-        if all(has_room(limit, job) for limit in limits[START]):
+        if all(has_headroom(limit, job) for limit in limits[START]):
             job.leave()
             ready.append(job.request.id)
             if job.priority:
@@ -71,12 +71,12 @@ def free(
     # Whether these jobs get resources soon is unknown, so no other job stays behind a dependency for them.
     places.give_back()
     for job in _in_order(by_moment.get(ENTRY, ()), jobs):
-        if all(has_room(limit, job) for limit in limits[ENTRY]):
+        if all(has_headroom(limit, job) for limit in limits[ENTRY]):
             job.leave()
             ready.append(job.request.id)
             places.take(job, SCHED)
     for job in _in_order(by_moment.get(HOLD, ()), jobs):
-        gone = [name for name in job.holds if has_room(BY_NAME[name], job)]
+        gone = [name for name in job.holds if has_headroom(BY_NAME[name], job)]
         if not gone:
             continue
         releases.extend(Release(job.request.id, name) for name in gone)

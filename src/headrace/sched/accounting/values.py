@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from math import isfinite
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
 # A limit that is none: the greatest number of the tables' columns.
 UNLIMITED = 2147483647
+# An integer column of the tables.
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -48,19 +50,19 @@ class JobRefusedError(Exception):
 class AssociationRow(msgspec.Struct, frozen=True):
     """A user in a bank. `queues` and `projects` are comma lists; `active` is 0 for a disabled association."""
 
-    userid: int
+    userid: Integer
     bank: str
     def_bank: str
     fairshare: float
-    max_running_jobs: int
-    max_active_jobs: int
+    max_running_jobs: Integer
+    max_active_jobs: Integer
     queues: str
-    active: int
+    active: Integer
     projects: str
     def_project: str
-    max_nodes: int
-    max_cores: int
-    max_sched_jobs: int
+    max_nodes: Integer
+    max_cores: Integer
+    max_sched_jobs: Integer
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -70,17 +72,17 @@ class QueueRow(msgspec.Struct, frozen=True):
     """
 
     queue: str
-    min_nodes_per_job: int
-    max_nodes_per_job: int
-    max_time_per_job: int
-    priority: int
-    max_running_jobs: int
-    max_nodes_per_assoc: int
-    max_sched_jobs: int
-    max_sched_nodes_per_assoc: int
-    max_sched_cores_per_assoc: int
-    max_nodes: int = UNLIMITED
-    max_cores: int = UNLIMITED
+    min_nodes_per_job: Integer
+    max_nodes_per_job: Integer
+    max_time_per_job: Integer
+    priority: Integer
+    max_running_jobs: Integer
+    max_nodes_per_assoc: Integer
+    max_sched_jobs: Integer
+    max_sched_nodes_per_assoc: Integer
+    max_sched_cores_per_assoc: Integer
+    max_nodes: Integer = UNLIMITED
+    max_cores: Integer = UNLIMITED
 
 
 class ProjectRow(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ class FactorRow(msgspec.Struct, frozen=True):
     """The weight of a factor of the priority: fairshare, queue, bank or urgency."""
 
     factor: str
-    weight: int
+    weight: Integer
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Jobs that wait for room below limits, in groups of equal needs.
+"""Jobs that wait for headroom below limits, in groups of equal needs.
 
 The jobs of an association that ask for the same size in the same queue, and wait for the same limits, are a group: if
-the first has no room, none has. So an event takes time by the number of groups and of jobs that it frees, however many
-wait.
+the first has no headroom, none has. So the time of an event depends on the number of groups and of jobs that it frees,
+and not on the number of jobs that wait.
 """
 
 from __future__ import annotations
