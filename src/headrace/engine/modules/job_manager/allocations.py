@@ -167,7 +167,8 @@ class Allocations:
                 self.forget_annotations(job)
                 self.core.raise_fatal(job, ALLOC, why)
             case AllocResponse.CANCEL:
-                self.forget_annotations(job)
+                if job.id not in self.withheld:
+                    self.forget_annotations(job)
                 self.core.advance(job)
         if self.limited.limit:
             self.limited.fill()
