@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
     "account": ("account.main", "manage banks, users and their limits, and show usage and fair share"),
+    "account-fairshare-emulate": ("account.fairshare_emulate", "compute fair share for banks and users in a file"),
     "account-fetch-job-records": ("account.usage_programs", "copy the records of jobs that have ended to the database"),
     "account-priority-update": ("account.priority_update", "send the accounting database to the policy mf_priority"),
     "account-service": ("account.service", "serve the accounting database to flux account"),

@@ -157,6 +157,20 @@ def test_fair_share_serves_who_has_had_little(flux):
         assert f"fcfs,11,{at},{at + 100},node[0-3]\n" in outcome.stdout
 
 
+def test_usage_is_compared_with_the_shares_of_banks(flux, tmp_path):
+    # Users 1 and 2 have had one job each when jobs 3 and 4 come.
+    line = "{} {} -1 100 -1 -1 -1 1 100 -1 1 {} -1 -1 -1 -1 -1 -1\n"
+    trace = "".join(line.format(*job) for job in ((1, 0, 1), (2, 0, 2), (3, 0, 3), (4, 150, 1), (5, 150, 2)))
+    argv = ["simulate", "-", "--nodes=1", "--policy=fcfs", "--starts=-", "--fair-share=1d", "--banks=banks.json"]
+    starts = {}
+    for shares in ((9, 1), (1, 9)):
+        users = [{"username": str(user), "shares": share} for user, share in zip((1, 2, 3), (*shares, 9))]
+        (tmp_path / "banks.json").write_text(json.dumps({"root": {"bank": "root", "children": users}}))
+        starts[shares] = flux(*argv, stdin=trace.encode()).stdout
+    assert "fcfs,4,300," in starts[9, 1]
+    assert "fcfs,5,300," in starts[1, 9]
+
+
 def test_depths_are_those_of_the_scheduler(flux):
     made = ["--synthetic=60", "--nodes=4", "--cores=2", "--policy=hybrid", "--starts=-"]
     one, many = (flux("simulate", *made, f"--reservation-depth={n}").stdout for n in (1, 60))
@@ -190,6 +204,8 @@ def test_a_graph_may_come_from_a_file(flux, tmp_path):
         (["-", "--record=x"], "reads none: leave out TRACE\n"),
         (["--synthetic=3", "--nodes=2", "--fair-share=0"], "half-life must be a positive number of seconds, not 0.0\n"),
         (["--synthetic=3", "--nodes=2", "--fair-share=x"], "invalid"),
+        (["--synthetic=3", "--nodes=2", "--banks=x"], "--banks needs --fair-share\n"),
+        (["--synthetic=3", "--nodes=2", "--fair-share=1d", "--banks=x"], "input file not found: x\n"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(flux, argv, message):

@@ -8,21 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sched.accounting.usage import Decay, Periods, Weights, job_usage
+from headrace.sched.accounting.usage import Decay, Periods, ResourceWeights, job_usage
 
 WEEK = 604800.0
 
 
 @pytest.mark.parametrize(
     ("weights", "usage"),
-    [(Weights(), 120.0), (Weights(0, 1, 0), 480.0), (Weights(0, 0, 2.5), 150.0), (Weights(1, 0.5, 10), 960.0)],
+    [
+        (ResourceWeights(), 120.0),
+        (ResourceWeights(0, 1, 0), 480.0),
+        (ResourceWeights(0, 0, 2.5), 150.0),
+        (ResourceWeights(1, 0.5, 10), 960.0),
+    ],
 )
-def test_a_job_is_charged_for_its_nodes_cores_and_gpus_by_weight(weights: Weights, usage: float) -> None:
+def test_a_job_is_charged_for_its_nodes_cores_and_gpus_by_weight(weights: ResourceWeights, usage: float) -> None:
     assert job_usage(2, 8, 1, 60.0, weights) == usage
 
 
 def test_a_job_that_ended_before_it_began_is_charged_nothing() -> None:
-    assert job_usage(2, 8, 1, -5.0, Weights()) == 0.0
+    assert job_usage(2, 8, 1, -5.0, ResourceWeights()) == 0.0
 
 
 def test_each_period_counts_half_of_the_one_after_it_and_nothing_twice() -> None:

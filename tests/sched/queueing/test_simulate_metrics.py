@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.formats.plots.spread import Spread
 from headrace.sched.graph.request import JobRequest, parse_jobspec
 from headrace.sched.queueing.simulate import Job, Run, Simulation
 from headrace.sched.queueing.simulate_metrics import (
-    Spread,
     fairness,
     measure,
     slowdown,
-    spread,
     used_over_time,
     waits_by_size,
 )
@@ -19,12 +18,6 @@ from headrace.sched.queueing.simulate_metrics import (
 
 def run(submit: int, start: int, end: int, user: str = "a", runtime: int = 0) -> Run:
     return Run(Job(1, submit, runtime or end - start, JobRequest([], 0), user=user), start, end, False)
-
-
-def test_percentiles_are_values_that_occurred() -> None:
-    assert spread(range(1, 101)) == Spread(50.5, 50, 90, 99, 100)
-    assert spread([7]) == Spread(7, 7, 7, 7, 7)
-    assert spread([]) == Spread(0, 0, 0, 0, 0)
 
 
 def test_slowdown_is_bounded_at_ten_seconds_and_at_one() -> None:

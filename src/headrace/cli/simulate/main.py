@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any, ContextManager, Dict, Iterable, List, Optional, TextIO, Tuple
 
+    from headrace.sched.accounting.tree import Bank, User
     from headrace.sched.graph import Allocation, Graph
     from headrace.sched.queueing.simulate import Run, Simulation
     from headrace.sched.queueing.simulate_metrics import Metrics
@@ -66,7 +67,12 @@ def _parser() -> Parser:
     add(
         "--fair-share",
         metavar="FSD",
-        help="Order jobs of equal urgency by their users' past usage, with this half-life",
+        help="Order jobs by urgency and their users' past usage, which has this half-life",
+    )
+    add(
+        "--banks",
+        metavar="FILE",
+        help="Banks, users and shares for --fair-share, as JSON (flux account export-db -F); default: equal shares",
     )
     add = parser.add_argument_group("jobs").add_argument
     add("--limit", metavar="N", type=positive_int, help="Use only the first N jobs")
@@ -107,6 +113,8 @@ def main(argv: List[str]) -> int:
         match_policies.by_name(args.match_policy)
     except ValueError as exc:
         raise CommandError(f"match policy: {exc}") from None
+    if args.banks is not None and args.fair_share is None:
+        parser.error("--banks needs --fair-share")
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give either TRACE or --synthetic")
     lines = list(_lines(args))
@@ -240,6 +248,12 @@ def _run(
     from headrace.sched.queueing.simulate_metrics import measure
 
     half_life = duration.parse(args.fair_share) if args.fair_share is not None else None
+    banks: Tuple[List[Bank], List[User]] = ([], [])
+    if args.banks is not None:
+        from headrace.cli.account.fairshare_emulate import read
+        from headrace.sched.accounting.emulate import rows
+
+        banks = rows(read(args.banks))
     filters = [kind for kind in ("core", "gpu") if kind in graph.types()]
     table = _Starts(starts, graph) if starts is not None else None
     results = []
@@ -249,7 +263,7 @@ def _run(
             table.policy = name
         reservations = args.reservation_depth if name == "hybrid" else None
         queue = Queue(Scheduler(graph, args.match_policy, filters), name, args.queue_depth, reservations)
-        fair = FairShare(half_life) if half_life is not None else None
+        fair = FairShare(half_life, *banks) if half_life is not None else None
         begin = time.monotonic()
         outcome = simulate(trace.jobs, queue, table, progress, fair)
         took = time.monotonic() - begin

@@ -21,7 +21,7 @@ from headrace.engine.accounting import banks
 from headrace.engine.accounting.configs import configuration
 from headrace.engine.accounting.requests import Payload, timestamp
 from headrace.formats.spec.idset import IdsetError, parse_ranges
-from headrace.sched.accounting.usage import Decay, Periods, Weights, job_usage
+from headrace.sched.accounting.usage import Decay, Periods, ResourceWeights, job_usage
 from headrace.storage.database import Database, statements
 
 # Seconds for which marks are kept after the last end.
@@ -115,7 +115,7 @@ def roll(database: Database, now: float) -> bool:
     return True
 
 
-def weights(database: Database) -> Weights:
+def weights(database: Database) -> ResourceWeights:
     """What a second of each resource counts for. Raises ValueError."""
     return _weights(configuration(database))
 
@@ -200,8 +200,8 @@ def _book(database: Database, now: float, ids: List[str] | None) -> int:
 _USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
 
 
-def _weights(config: dict[str, str]) -> Weights:
-    return Weights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
+def _weights(config: dict[str, str]) -> ResourceWeights:
+    return ResourceWeights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
 
 
 def _decay(config: dict[str, str]) -> Decay:

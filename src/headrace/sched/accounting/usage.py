@@ -20,7 +20,7 @@ from msgspec import Struct
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Weights(Struct, frozen=True):
+class ResourceWeights(Struct, frozen=True):
     """What a second of each resource counts for: `node_weight`, `core_weight` and `gpu_weight` of `config_table`."""
 
     node: float = 1.0
@@ -56,7 +56,7 @@ class Decay(Struct, frozen=True):
         return max(0, ceil((now - end) / self.priority_decay_half_life) - 1)
 
 
-def job_usage(nodes: int, cores: int, gpus: int, seconds: float, weights: Weights) -> float:
+def job_usage(nodes: int, cores: int, gpus: int, seconds: float, weights: ResourceWeights) -> float:
     """The usage of a job that held these resources, counted over all nodes, for some seconds.
 
     It is 0 for a negative time, which a job has if the clock was set back while it ran.

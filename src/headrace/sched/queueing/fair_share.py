@@ -1,70 +1,93 @@
-"""Fair share: users who have used little recently go before users who have used much.
+"""Fair share in a queue: users' usage is charged as their jobs end, and orders their pending jobs.
 
-Usage decays with a half-life. A user's factor is 2^(-usage / share), with both as fractions of the total. It is 1 for a
-user who has used nothing, 1/2 for one who has used exactly the share, and near 0 for one who has used much more (the
-classic formula of multifactor priorities). Urgency goes first: the factor orders the jobs of one urgency. This module
-knows no queue: a caller charges the usage of jobs, and submits and reprioritizes jobs with the returned priorities. So
-it serves both the simulator and a service beside a job manager.
+The tree, the decay of usage and the formula of priorities are those of accounting. This module only remembers the
+usage, for the simulator and for a scheduler with the option `fair-share`, which have no database. It knows no queue:
+a caller charges the usage of jobs, and submits and reprioritizes jobs with the returned priorities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from headrace.formats.spec.urgency import URGENCY_EXPEDITE, URGENCY_HOLD
+from headrace.sched.accounting.priority import Weights, job_priority
+from headrace.sched.accounting.tree import Bank, User, fair_share
+from headrace.sched.accounting.usage import Decay, Periods
 
-# Priorities between one urgency and the next.
-STEPS = 100_000
+_WEIGHTS = Weights()
+# Usage is forgotten after as many half-lives, as in accounting by default.
+_HALF_LIVES = 4
+_ROOT = Bank("root", "", 1)
 
 
 class FairShare:
-    """Usage by user.
+    """The usage and the fair share of users.
 
-    `half_life` is in seconds. `shares` are the users' shares; a user without an entry has 1.
+    `half_life` is in seconds. Without `banks`, all users are in one bank and have one share each. With banks, users
+    who are in none of them are behind all others, and a user of several banks is charged in the first one. The
+    usages of `users` count as if they had been charged at time 0.
 
-    Raises ValueError for a half-life or a share that is not positive.
+    Raises ValueError for a half-life that is not positive, and for banks and users that are no tree.
     """
 
-    def __init__(self, half_life: float, shares: Mapping[str, float] | None = None) -> None:
+    def __init__(self, half_life: float, banks: Iterable[Bank] = (), users: Iterable[User] = ()) -> None:
         if half_life <= 0:
             raise ValueError(f"fair share: the half-life must be a positive number of seconds, not {half_life}")
         self.half_life = half_life
-        self._shares = dict(shares or {})
-        for user, share in self._shares.items():
-            if share <= 0:
-                raise ValueError(f"fair share: the share of {user!r} must be positive, not {share}")
-        self._usage: dict[str, float] = {}
-        # The time to which `_usage` was last decayed, and its sum.
-        self._at = 0.0
-        self._total = 0.0
+        self._banks = list(banks) or [_ROOT]
+        self._is_open = self._banks == [_ROOT]
+        self._users = {(user.name, user.bank): user for user in users}
+        self._bank: dict[str, str] = {}
+        for name, bank in self._users:
+            self._bank.setdefault(name, bank)
+        decay = Decay(half_life, _HALF_LIVES * half_life)
+        self._periods = Periods[tuple[str, str]](decay, 0.0)
+        for key, user in self._users.items():
+            self._periods.book(key, user.usage)
+        self._values: dict[str, float] = {}
+        self._changed = True
+        self.review(0.0)
+
+    def add(self, user: str) -> bool:
+        """Add a user without usage if all users are in one bank; False for a user who is known or in no bank.
+
+        The next review compares the others with the user.
+        """
+        if not self._is_open or user in self._bank:
+            return False
+        self._bank[user] = _ROOT.name
+        self._users[user, _ROOT.name] = User(user, _ROOT.name, 1, 0.0)
+        self._changed = True
+        return True
 
     def charge(self, user: str, amount: float, now: float) -> None:
         """Add usage of a user (such as core-seconds) at `now` (seconds)."""
-        self._settle(now)
-        self._usage[user] = self._usage.get(user, 0.0) + amount
-        self._total += amount
+        self.add(user)
+        if user in self._bank:
+            self._changed |= self._periods.roll(now) > 0 or amount > 0
+            self._periods.book((user, self._bank[user]), amount)
 
-    def factor(self, user: str) -> float:
-        """A factor between 0 and 1; 1 without usage. It changes with new usage, not with time."""
-        used = self._usage.get(user, 0.0)
-        if not used or not self._total:
-            return 1.0
-        known = self._usage.keys() | self._shares.keys()
-        whole = sum(self._shares.get(one, 1.0) for one in known)
-        part = self._shares.get(user, 1.0) / whole
-        return float(2 ** -(used / self._total / part))
+    def review(self, now: float) -> set[str]:
+        """Compute all fair shares at `now`; returns the users whose fair share has changed."""
+        if not (self._periods.roll(now) or self._changed):
+            return set()
+        self._changed = False
+        totals = self._periods.totals
+        users = (
+            User(user.name, user.bank, user.shares, totals.get(key, 0.0), user.active)
+            for key, user in self._users.items()
+        )
+        values: dict[str, float] = {}
+        for standing in fair_share(self._banks, users):
+            if self._bank[standing.username] == standing.bank:
+                values[standing.username] = standing.fairshare
+        before = {user: self.value(user) for user in values}
+        self._values = values
+        return {user for user, value in values.items() if value != before[user]}
+
+    def value(self, user: str) -> float:
+        """The fair share of a user at the last review: 1 for the first, 0 for a user who is in no bank."""
+        return self._values.get(user, 1.0 if self._is_open else 0.0)
 
     def priority(self, urgency: int, user: str) -> int:
-        """The priority of a user's job: by urgency, then by factor. Held and expedited jobs ignore the factor."""
-        if urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
-            return urgency * STEPS
-        return urgency * STEPS + int(self.factor(user) * (STEPS - 1))
-
-    def _settle(self, now: float) -> None:
-        """Decay usage until `now`. All of it decays alike, so the factors do not change."""
-        if now <= self._at:
-            return
-        fade = 0.5 ** ((now - self._at) / self.half_life)
-        self._at = now
-        self._usage = {user: used * fade for user, used in self._usage.items() if used * fade >= 1e-6}
-        self._total = sum(self._usage.values())
+        """The priority of a user's job, with accounting's default weights."""
+        return job_priority(_WEIGHTS, self.value(user), 0, 0.0, urgency)

@@ -21,8 +21,8 @@ from headrace.sched.queueing.queue import Decision, Queue, Refused, Started
 
 # The types of resources whose utilisation is measured, where the graph has them.
 _MEASURED = ("core", "gpu")
-# Simulated seconds between two computations of all priorities from usage.
-REVIEW = 300
+# Simulated seconds between two computations of all fair shares; accounting's default interval.
+REVIEW = 60
 
 
 class Job(NamedTuple):
@@ -74,7 +74,7 @@ def simulate(
     """Run jobs with distinct ids through an empty queue until all have ended or been refused.
 
     With `fair`, jobs are charged to their users as they end, in seconds times the cores (else the nodes) that their
-    requests need at least, and priorities are computed from that usage; otherwise priorities are the urgencies.
+    requests need at least, and priorities are those of accounting, from that usage; otherwise they are the urgencies.
 
     `on_start` is called for each start, in order; `on_step` with the number of jobs that have ended, after each event.
     """
@@ -114,6 +114,9 @@ class _Machine:
     def __init__(self, queue: Queue, fair: FairShare | None, arrivals: list[Job], first: int) -> None:
         self.queue = queue
         self.fair = fair
+        if fair is not None:
+            for user in {job.user: None for job in arrivals}:
+                fair.add(user)
         self.arrivals = arrivals
         self.arrived = self.ended = self.next_review = 0
         self.waiting: dict[int, Job] = {}
@@ -137,11 +140,14 @@ class _Machine:
                 self.fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
 
     def review(self, now: int) -> None:
-        """Compute the priorities of all pending jobs again, every REVIEW seconds."""
+        """Every REVIEW seconds, compute fair shares again and the priorities of jobs whose users' have changed."""
         if self.fair is None or now < self.next_review:
             return
         self.next_review = now + REVIEW
-        for job in self.waiting.values():
+        changed = self.fair.review(now)
+        for job in self.waiting.values() if changed else ():
+            if job.user not in changed:
+                continue
             priority = self.fair.priority(job.urgency, job.user)
             if self.positions[job.id][0] != -priority:
                 self.queue.reprioritize(job.id, priority)

@@ -6,24 +6,15 @@ They are numbers for a table (`measure`), and series for charts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil, fsum
+from math import fsum
 from typing import NamedTuple
 
+from headrace.formats.plots.spread import Spread, by_size, spread
 from headrace.sched.graph.request import total_needs
 from headrace.sched.queueing.simulate import Run, Simulation
 
 # A job shorter than these seconds counts as this long in its slowdown (Feitelson and others' bounded slowdown).
 BOUND = 10
-
-
-class Spread(NamedTuple):
-    """A distribution: its mean and its percentiles by nearest rank. All 0 for no values."""
-
-    mean: float
-    median: float
-    p90: float
-    p99: float
-    max: float
 
 
 class Metrics(NamedTuple):
@@ -76,18 +67,6 @@ def slowdown(run: Run) -> float:
     return max(1.0, (run.end - run.job.submit) / max(length, BOUND))
 
 
-def spread(values: Iterable[float]) -> Spread:
-    """The distribution of some values."""
-    ordered = sorted(values)
-    if not ordered:
-        return Spread(0.0, 0.0, 0.0, 0.0, 0.0)
-
-    def rank(share: float) -> float:
-        return ordered[max(0, ceil(share * len(ordered)) - 1)]
-
-    return Spread(fsum(ordered) / len(ordered), rank(0.5), rank(0.9), rank(0.99), ordered[-1])
-
-
 def fairness(runs: Iterable[Run]) -> float:
     """Jain's index over users' mean slowdowns; 1 without runs."""
     by_user: dict[str, list[float]] = {}
@@ -134,9 +113,4 @@ def used_over_time(simulation: Simulation, cores_per_node: int, bins: int = 240)
 
 def waits_by_size(runs: Sequence[Run], cores_per_node: int) -> list[tuple[str, list[float]]]:
     """Seconds from submission to start, by the cores that jobs asked for: 1, 2 to 3, 4 to 7, and so on."""
-    by_power: dict[int, list[float]] = {}
-    for run in runs:
-        power = cores_of(run, cores_per_node).bit_length() - 1
-        by_power.setdefault(power, []).append(float(run.start - run.job.submit))
-    names = {power: f"{1 << power}-{(2 << power) - 1}" if power else "1" for power in by_power}
-    return [(names[power], by_power[power]) for power in sorted(by_power)]
+    return by_size((cores_of(run, cores_per_node), float(run.start - run.job.submit)) for run in runs)
