@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -24,6 +25,10 @@ def jobspec(test: Any, duration: float = 0.0) -> dict[str, Any]:
 )
 def test_what_is_asked_for(test: Any, expected: Simulation) -> None:
     assert simulation(jobspec(test, 7.0)) == expected
+
+
+def test_a_job_without_any_duration_runs_until_it_is_ended() -> None:
+    assert simulation(jobspec({"duration": 0.1})) == Simulation(math.inf, False, "")
 
 
 @pytest.mark.parametrize("exec_", [None, {}, {"other": 1}, "x", {"bulkexec": {"mock_exception": 0}}, {"bulkexec": []}])

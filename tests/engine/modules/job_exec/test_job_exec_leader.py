@@ -550,6 +550,18 @@ def test_simulated_jobs_run_nothing(test: dict[str, Any], told: list[str]) -> No
     with_fleet(1, scenario)
 
 
+def test_a_simulated_job_without_any_duration_runs_until_it_is_killed() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start(exec={"test": {}})
+        await fleet.settle()
+        assert fleet.told == [("start", {})]
+        await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 15})
+        await until_in_loop(lambda: len(fleet.told) == 3)
+        assert fleet.told[1] == ("finish", {"status": 15})
+
+    with_fleet(1, scenario)
+
+
 def test_an_overridden_job_starts_and_ends_on_demand() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start(exec={"test": {"override": 1}})

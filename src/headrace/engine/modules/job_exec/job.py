@@ -7,6 +7,7 @@ job with `job-exec.override`) and `mock_exception` ("init", "starting" or "run")
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ class SimError(ValueError):
 
 
 class Simulation(NamedTuple):
-    """The behaviour of a simulated job. `run` is in seconds."""
+    """The behaviour of a simulated job. `run` is in seconds; with `inf`, the job runs until it is ended."""
 
     run: float
     override: bool
@@ -48,8 +49,9 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
         raise SimError("attributes.system.exec.test: must be an object")
     run = test.get("run_duration")
     try:
-        # Without a duration, the job runs as long as its time limit, as in flux-core.
-        seconds = js.duration(jobspec) if run is None else _seconds(run) if isinstance(run, str) else float(run)
+        # Without a duration, the job runs as long as its time limit, as in flux-core. A limit of 0 is none.
+        limit = js.duration(jobspec) or math.inf
+        seconds = limit if run is None else _seconds(run) if isinstance(run, str) else float(run)
         if not seconds >= 0:
             raise ValueError(f"{run} is no time")
     except (TypeError, ValueError, OverflowError) as exc:

@@ -7,6 +7,7 @@ in jobspecs that request it.
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +53,7 @@ class Simulator:
         self._running(job)
         if sim.exception == "run":
             self._fail(job, "mock run exception generated")
-        elif sim.override:
+        elif sim.override or sim.run == math.inf:
             return
         elif sim.run >= _TICK:
             job.timer = self._ctx.call_later(sim.run, self._end, job)
