@@ -11,6 +11,7 @@ from headrace.engine.accounting.jobs import TABLE
 from headrace.engine.accounting.requests import Payload, optional
 from headrace.engine.accounting.usage import resources
 from headrace.formats.spec import jobid
+from headrace.sched.accounting.report import EndedJob
 from headrace.storage.database import Database
 from headrace.wire.query import QueryError, when
 from headrace.wire.query.format import Format, FormatError
@@ -50,17 +51,36 @@ def select_records(database: Database, payload: Payload) -> list[dict[str, Any]]
     return [record for row in found if (record := _record(row))]
 
 
+def ended_jobs(database: Database, payload: Payload) -> list[EndedJob]:
+    """The jobs that a request chooses, for reports. Raises ValueError."""
+    return [
+        EndedJob(
+            record["username"],
+            record["bank"],
+            record["nnodes"],
+            record["ncores"],
+            record["ngpus"],
+            record["t_submit"],
+            record["t_run"],
+            record["t_inactive"],
+        )
+        for record in select_records(database, payload)
+    ]
+
+
 def _record(row: Sequence[Any]) -> dict[str, Any]:
     found = dict(zip(_COLUMNS, row))
     try:
-        nodes = resources(found["R"]).nodes
+        held = resources(found["R"])
     except ValueError:
         return {}
     for key in ("requested_duration", "actual_duration"):
         found[key] = found[key] or 0.0
     return {
         **found,
-        "nnodes": nodes,
+        "nnodes": held.nodes,
+        "ncores": held.cores,
+        "ngpus": held.gpus,
         "username": username(found["userid"]),
         "duration_delta": found["requested_duration"] - found["actual_duration"],
         "resources": found["R"],

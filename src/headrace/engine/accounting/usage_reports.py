@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from headrace.engine.accounting.records import point_in_time, select_records
+from headrace.engine.accounting.records import ended_jobs, point_in_time
 from headrace.engine.accounting.requests import Payload, optional, text
+from headrace.sched.accounting import report
 from headrace.storage.database import Database
 
 # Characters in a line of the chart.
@@ -39,8 +38,6 @@ def show_usage(database: Database, payload: Payload) -> str:
 
 
 _DAY = timedelta(days=1)
-_BINS = (0, 2, 8, 32, 128, 512, 2048, 8192)
-_UNITS = {"hour": 3600, "min": 60, "sec": 1}
 
 
 def view_usage_report(database: Database, payload: Payload) -> str:
@@ -50,47 +47,8 @@ def view_usage_report(database: Database, payload: Payload) -> str:
     first = point_in_time(start) if start else (today - _DAY).timestamp()
     last = point_in_time(end) if end else today.timestamp()
     kind = optional(payload, "report_type") or "byassociation"
-    unit = optional(payload, "time_unit") or "sec"
-    if kind not in ("bybank", "byuser", "byassociation") or unit not in _UNITS:
-        raise ValueError(f"report_type {kind!r} or time_unit {unit!r} is unknown")
-    sizes = _sizes(optional(payload, "job_size_bins"))
-    usage: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    bins = report.size_bins(optional(payload, "job_size_bins"))
     chosen = {"user": payload.get("username"), "bank": payload.get("bank"), "before_end_time": last}
-    for record in select_records(database, chosen):
-        if not record["bank"] or record["t_inactive"] < first:
-            continue
-        key = {"bybank": record["bank"], "byuser": record["username"]}.get(
-            kind
-        ) or f"{record['bank']}:{record['username']}"
-        used = record["nnodes"] * (record["t_inactive"] - record["t_run"])
-        size = max((size for size in sizes if size <= record["nnodes"]), default=None)
-        usage[key][-1] += used
-        if size is not None:
-            usage[key][size] += used
-            usage["TOTAL"][size] += used
-    total = usage.pop("TOTAL", {})
-    ordered = sorted(usage.items(), key=lambda item: item[1][-1], reverse=True)
-    lines = [_line(key, found, sizes, _UNITS[unit]) for key, found in [*ordered, ("TOTAL", total)]]
-    return "\n".join([_head(f"{kind[2:]}(node{unit})", sizes), *lines, ""])
-
-
-def _sizes(given: str) -> Sequence[int]:
-    """The smallest numbers of nodes of the columns. Raises ValueError."""
-    if not given:
-        return (0,)
-    if not given[0].isdigit():
-        return _BINS
-    try:
-        return sorted({int(each) for each in given.split(",")})
-    except ValueError:
-        raise ValueError(f"job_size_bins: {given!r} is not a list of numbers of nodes") from None
-
-
-def _head(title: str, sizes: Sequence[int]) -> str:
-    if len(sizes) < 2:
-        return f"{title:<26}        total"
-    return f"{title:<24}" + "".join(f" {size:>13}+" for size in sizes)
-
-
-def _line(key: str, usage: Mapping[int, float], sizes: Sequence[int], divisor: int) -> str:
-    return f"{key:<24}" + "".join(f" {usage.get(size, 0.0) / divisor:>14.2f}" for size in sizes)
+    jobs = [job for job in ended_jobs(database, chosen) if job.bank]
+    lines = report.node_seconds(jobs, first, last, kind, bins)
+    return report.as_text(lines, kind, optional(payload, "time_unit") or "sec", bins)
