@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from functools import lru_cache
+from math import fsum
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
@@ -82,15 +83,10 @@ class _Ended(NamedTuple):
 
     id: str
     userid: int
-    username: str
-    bank: str
-    t_run: float
+    association: Association
     t_inactive: float
-    r: str
-
-    @property
-    def association(self) -> Association:
-        return (self.username, self.bank)
+    seconds: float
+    held: Resources
 
 
 def update(database: Database, now: float) -> int:
@@ -104,15 +100,6 @@ def update(database: Database, now: float) -> int:
 def book(database: Database, ids: List[str], now: float) -> int:
     """Like `update`, for these jobs of the table `jobs` only."""
     return _book(database, now, ids)
-
-
-def roll(database: Database, now: float) -> bool:
-    """End the periods that are over; returns True if there are some."""
-    decay = _decay(configuration(database))
-    if not decay.due(_end_of_period(database, now, decay), now):
-        return False
-    _book(database, now, [])
-    return True
 
 
 def weights(database: Database) -> ResourceWeights:
@@ -170,31 +157,51 @@ def _last_end(database: Database) -> float:
 
 def _book(database: Database, now: float, ids: List[str] | None) -> int:
     config = configuration(database)
-    decay = _decay(config)
-    weighed = _weights(config)
+    rolled = _roll(database, now, _decay(config))
     last_end = _last_end(database)
-    end = _end_of_period(database, now, decay)
     ended = _unbooked(database, last_end, float(config.get("reconfigure_time", 0.0)), ids)
-    due = decay.due(end, now)
-    if not ended and not due:
+    if ended:
+        _add(database, ended, _weights(config))
+        _mark(database, ended, last_end)
+    if ended or rolled:
         banks.sum_usage(database)
-        return 0
-    touched = {job.association: job.userid for job in ended}
-    periods, userids = _load(database, decay, end, None if due else list(touched))
+    return len(ended)
+
+
+def roll(database: Database, now: float) -> bool:
+    """End the periods that are over; returns True if there are some."""
+    rolled = _roll(database, now, _decay(configuration(database)))
+    if rolled:
+        banks.sum_usage(database)
+    return rolled
+
+
+def _roll(database: Database, now: float, decay: Decay) -> bool:
+    end = _end_of_period(database, now, decay)
+    if not decay.due(end, now):
+        return False
+    values: dict[Association, list[float]] = defaultdict(list)
+    for user, bank, value in database.rows(f"SELECT username, bank, value FROM {_PERIODS} ORDER BY period"):
+        values[user, bank].append(value)
+    periods = Periods(decay, end, values)
     periods.roll(now)
-    latest: dict[Association, float] = defaultdict(float)
-    for job in ended:
-        held = resources(job.r)
-        periods.book(job.association, job_usage(*held, job.t_inactive - job.t_run, weighed))
-        latest[job.association] = max(latest[job.association], job.t_inactive)
-    _store(database, periods, {**touched, **userids}, all_periods=bool(due))
-    _mark(database, ended, latest, touched, last_end)
+    database.execute_many(
+        f"UPDATE {_PERIODS} SET value = :value WHERE username = :user AND bank = :bank AND period = :period",
+        [
+            {"user": user, "bank": bank, "period": number, "value": value}
+            for (user, bank), found in periods.values.items()
+            for number, value in enumerate(found)
+        ],
+    )
+    database.execute_many(
+        "UPDATE association_table SET job_usage = :usage WHERE username = :user AND bank = :bank",
+        [{"user": user, "bank": bank, "usage": usage} for (user, bank), usage in periods.totals.items()],
+    )
     database.execute(
         "UPDATE t_half_life_period_table SET end_half_life_period = :end WHERE cluster = 'cluster'",
         {"end": periods.end},
     )
-    banks.sum_usage(database)
-    return len(ended)
+    return True
 
 
 _USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
@@ -241,92 +248,61 @@ def _unbooked(database: Database, last_end: float, reconfigured: float, ids: Lis
         },
     )
     jobs: dict[str, _Ended] = {}
-    for row in found:
+    for id, userid, user, bank, t_run, t_inactive, r in found:
         # A user id may have several names in a bank. The job is booked to one of them.
-        jobs.setdefault(row[0], _Ended(*row))
-    return [job for job in jobs.values() if _is_sound(job)]
+        if id not in jobs:
+            try:
+                held = resources(r)
+            except ValueError:
+                continue
+            jobs[id] = _Ended(id, userid, (user, bank), t_inactive, t_inactive - t_run, held)
+    return list(jobs.values())
 
 
-def _is_sound(job: _Ended) -> bool:
-    try:
-        resources(job.r)
-    except ValueError:
-        return False
-    return True
-
-
-def _load(
-    database: Database, decay: Decay, end: float, wanted: list[Association] | None
-) -> tuple[Periods[Association], dict[Association, int]]:
-    """The periods of the wanted associations, or of all, and their user ids."""
-    select = f"SELECT username, bank, userid, value FROM {_PERIODS}"
-    if wanted is None or len(wanted) > _MANY:
-        found = database.rows(f"{select} ORDER BY period")
-    else:
-        found = []
-        for user, bank in wanted:
-            where = "WHERE username = :user AND bank = :bank ORDER BY period"
-            found += database.rows(f"{select} {where}", {"user": user, "bank": bank})
-    values: dict[Association, list[float]] = defaultdict(list)
+def _add(database: Database, ended: list[_Ended], weighed: ResourceWeights) -> None:
+    """Add the usage of jobs to the present period and to the usage of their associations."""
+    used: dict[Association, list[float]] = defaultdict(list)
     userids = {}
-    for user, bank, userid, value in found:
-        values[user, bank].append(value)
-        userids[user, bank] = userid
-    return Periods(decay, end, values), userids
-
-
-# From this number of associations on, reading all rows is quicker than reading those of each.
-_MANY = 500
-
-
-def _store(
-    database: Database, periods: Periods[Association], userids: dict[Association, int], all_periods: bool
-) -> None:
-    """Write the values of periods, of the present one only unless `all_periods`, and the usage of associations."""
-    values, totals = [], []
-    for (user, bank), found in periods.values.items():
-        key = {"user": user, "bank": bank}
-        userid = userids[user, bank]
-        values += [
-            {**key, "userid": userid, "period": number, "value": value}
-            for number, value in enumerate(found if all_periods else found[:1])
-        ]
-        totals.append({**key, "usage": periods.totals[user, bank]})
+    for job in ended:
+        used[job.association].append(job_usage(*job.held, job.seconds, weighed))
+        userids[job.association] = job.userid
+    values = [
+        {"user": key[0], "bank": key[1], "userid": userids[key], "usage": fsum(found)} for key, found in used.items()
+    ]
     database.execute_many(
-        f"INSERT INTO {_PERIODS} (username, userid, bank, period, value)"
-        " VALUES (:user, :userid, :bank, :period, :value)"
-        " ON CONFLICT (username, bank, period) DO UPDATE SET value = excluded.value",
+        f"INSERT INTO {_PERIODS} (username, userid, bank, period, value) VALUES (:user, :userid, :bank, 0, :usage)"
+        f" ON CONFLICT (username, bank, period) DO UPDATE SET value = {_PERIODS}.value + excluded.value",
         values,
     )
     database.execute_many(
-        "UPDATE association_table SET job_usage = :usage WHERE username = :user AND bank = :bank", totals
+        "UPDATE association_table SET job_usage ="
+        f" (SELECT sum(value) FROM {_PERIODS} p WHERE p.username = :user AND p.bank = :bank)"
+        " WHERE username = :user AND bank = :bank",
+        values,
     )
 
 
-def _mark(
-    database: Database,
-    ended: list[_Ended],
-    latest: dict[Association, float],
-    userids: dict[Association, int],
-    last_end: float,
-) -> None:
-    """Record that jobs are booked."""
-    if not ended:
-        return
+def _mark(database: Database, ended: list[_Ended], last_end: float) -> None:
+    """Record that jobs, of which the last has ended last, are booked."""
+    latest = {job.association: job for job in ended}
     database.execute_many(
         f"INSERT INTO {_LAST} (username, userid, bank, last_job_timestamp) VALUES (:user, :userid, :bank, :time)"
         " ON CONFLICT (username, bank) DO UPDATE SET last_job_timestamp = excluded.last_job_timestamp"
         f" WHERE excluded.last_job_timestamp > {_LAST}.last_job_timestamp",
         [
-            {"user": user, "bank": bank, "userid": userids[user, bank], "time": time}
-            for (user, bank), time in latest.items()
+            {"user": user, "bank": bank, "userid": job.userid, "time": job.t_inactive}
+            for (user, bank), job in latest.items()
         ],
     )
     last_end = max(last_end, ended[-1].t_inactive)
     kept_since = last_end - MARGIN
     database.execute_many(
         "INSERT INTO headrace_booked (id, bank, t_inactive) VALUES (:id, :bank, :time) ON CONFLICT DO NOTHING",
-        [{"id": job.id, "bank": job.bank, "time": job.t_inactive} for job in ended if job.t_inactive > kept_since],
+        [
+            {"id": job.id, "bank": job.association[1], "time": job.t_inactive}
+            for job in ended
+            if job.t_inactive > kept_since
+        ],
     )
     database.execute("DELETE FROM headrace_booked WHERE t_inactive <= :kept_since", {"kept_since": kept_since})
     database.execute(
