@@ -25,8 +25,10 @@ from headrace.engine.accounting import (
     queues,
     records,
     usage,
+    usage_pages,
     usage_reports,
     users,
+    why,
 )
 from headrace.engine.accounting.follow import Follower, Settings
 from headrace.engine.accounting.requests import IntegrityError, Payload
@@ -86,6 +88,8 @@ METHODS: dict[str, Method] = {
     "clear_usage": Method(usage.clear_usage, False),
     "jobs": Method(priorities.list_priorities, True),
     "show_usage": Method(usage_reports.show_usage, True),
+    "why": Method(why.why, True),
+    "report": Method(usage_pages.show_report, True),
     "view_usage_report": Method(usage_reports.view_usage_report, True),
 }
 
