@@ -84,9 +84,8 @@ def _jobs(payload: Payload, userid: int, queue: str) -> Iterable[JobInfo]:
         query.add("userid", [userid])
         if queue:
             query.add("queue", [queue])
-        filters = optional(payload, "filter")
-        if filters or not since:
-            query.filter(filters or "pending,running")
+        if filters := optional(payload, "filter"):
+            query.filter(filters)
         return [JobInfo(job) for job in list_jobs(handle, query, _ATTRIBUTES)]
 
 

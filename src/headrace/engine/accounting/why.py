@@ -88,7 +88,12 @@ def _terms(database: Database, job: JobInfo) -> list[str]:
     cells = [(title, value, terms.weights.get(name, 0)) for name, title, value in factors]
     columns = ("TERM", "VALUE", "WEIGHT", "PRODUCT")
     table = tables.as_table(columns, [(*each, round(each[1] * each[2], 6)) for each in cells])
-    return [f"priority {job.get('priority')}{_note(job, terms, fairshare)}", *table.split("\n")]
+    return [f"priority {_priority(job) or 'none yet'}{_note(job, terms, fairshare)}", *table.split("\n")]
+
+
+def _priority(job: JobInfo) -> int:
+    """A job's priority; 0 for a job that has none yet."""
+    return int(job.raw.get("priority") or 0)
 
 
 def _fair_share(database: Database, job: JobInfo) -> float:
@@ -113,7 +118,9 @@ def _note(job: JobInfo, terms: Terms, fairshare: float) -> str:
         terms.banks.get(job.get("bank"), 0.0),
         urgency,
     )
-    return "" if now == job.get("priority") else f" ({now} by the database, which the instance does not have yet)"
+    if "priority" not in job.raw:
+        return f" ({now} by the database)"
+    return "" if now == _priority(job) else f" ({now} by the database, which the instance does not have yet)"
 
 
 def _reasons(database: Database, handle: Handle, job: JobInfo) -> list[str]:
@@ -159,18 +166,18 @@ def _numbers(database: Database, handle: Handle, job: JobInfo) -> dict[str, Any]
 
 
 def _before(handle: Handle, job: JobInfo) -> list[str]:
-    """The jobs of the same queue that come before a job."""
+    """The jobs of the same queue that come before a job; a job that depends on something is behind all others."""
     query = Query(count=0)
     query.states = PENDING
     if job.get("queue"):
         query.add("queue", [job.get("queue")])
     # The listing is in the order in which the scheduler considers jobs.
-    place = (-job.get("priority"), job.id)
+    place = (-_priority(job), job.id)
     pending = map(JobInfo, list_jobs(handle, query, ["userid", "bank", "priority", "queue"]))
-    ahead = (other for other in pending if (-other.get("priority"), other.id) < place)
+    ahead = (other for other in pending if (-_priority(other), other.id) < place)
     columns = ("JOBID", "USER", "BANK", "PRIORITY")
     listed = [
-        (other.get("id.f58"), other.get("username"), other.get("bank"), other.get("priority"))
+        (other.get("id.f58"), other.get("username"), other.get("bank"), _priority(other))
         for other in islice(ahead, _LISTED)
     ]
     rest = sum(1 for _ in ahead)
