@@ -61,6 +61,7 @@ TYPED = {
     ),
     ("docs/user/training.md", "headrace train run examples/training/job.yaml"): How(None, "^task 3 in pod 1$"),
     ("docs/user/training.md", "headrace train run --runtime"): How("--test-size=2", "^process 3 of 4$"),
+    ("docs/user/simulate.md", "cat > banks.json <<end"): How(None, r"^2 +\| biology +\| 1 +\| 0.0 +\| 1.0"),
     ("docs/user/simulate.md", "headrace simulate --record jobs.jsonl"): How(
         "", "makespan", before="flux submit --cc=1-3 --wait -t 1m sleep 1.1"
     ),

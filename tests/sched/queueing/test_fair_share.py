@@ -41,6 +41,15 @@ def test_usage_is_compared_with_the_shares_of_banks() -> None:
     assert (fair.value("a"), fair.value("b")) == (0.5, 1.0)
 
 
+def test_users_have_what_they_had_at_the_beginning_and_it_fades_from_then_on() -> None:
+    fair = FairShare(100, BANKS, [User("a", "A", 1, 290.0), User("b", "B", 1, 110.0)], begin=1.7e9)
+    assert (fair.value("a"), fair.value("b")) == (1.0, 0.5)
+    # 320 of 430 is less than three quarters, half of 290 and 30 of half of 400 and 30 is more.
+    fair.charge("a", 30, 1.7e9 + 150)
+    fair.review(1.7e9 + 150)
+    assert (fair.value("a"), fair.value("b")) == (0.5, 1.0)
+
+
 def test_users_outside_of_the_banks_are_behind_and_a_user_of_two_banks_is_charged_in_the_first() -> None:
     fair = FairShare(3600, BANKS, [*USERS, User("a", "B", 1, 0.0)])
     fair.charge("stranger", 10, 0)

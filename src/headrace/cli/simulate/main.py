@@ -254,6 +254,7 @@ def _run(
         from headrace.sched.accounting.emulate import rows
 
         banks = rows(read(args.banks))
+    first = min(job.submit for job in trace.jobs)
     filters = [kind for kind in ("core", "gpu") if kind in graph.types()]
     table = _Starts(starts, graph) if starts is not None else None
     results = []
@@ -263,7 +264,7 @@ def _run(
             table.policy = name
         reservations = args.reservation_depth if name == "hybrid" else None
         queue = Queue(Scheduler(graph, args.match_policy, filters), name, args.queue_depth, reservations)
-        fair = FairShare(half_life, *banks) if half_life is not None else None
+        fair = FairShare(half_life, *banks, begin=first) if half_life is not None else None
         begin = time.monotonic()
         outcome = simulate(trace.jobs, queue, table, progress, fair)
         took = time.monotonic() - begin

@@ -24,12 +24,14 @@ class FairShare:
 
     `half_life` is in seconds. Without `banks`, all users are in one bank and have one share each. With banks, users
     who are in none of them are behind all others, and a user of several banks is charged in the first one. The
-    usages of `users` count as if they had been charged at time 0.
+    usages of `users` are those at `begin` (seconds).
 
     Raises ValueError for a half-life that is not positive, and for banks and users that are no tree.
     """
 
-    def __init__(self, half_life: float, banks: Iterable[Bank] = (), users: Iterable[User] = ()) -> None:
+    def __init__(
+        self, half_life: float, banks: Iterable[Bank] = (), users: Iterable[User] = (), begin: float = 0.0
+    ) -> None:
         if half_life <= 0:
             raise ValueError(f"fair share: the half-life must be a positive number of seconds, not {half_life}")
         self.half_life = half_life
@@ -40,12 +42,12 @@ class FairShare:
         for name, bank in self._users:
             self._bank.setdefault(name, bank)
         decay = Decay(half_life, _HALF_LIVES * half_life)
-        self._periods = Periods[tuple[str, str]](decay, 0.0)
+        self._periods = Periods[tuple[str, str]](decay, begin)
         for key, user in self._users.items():
             self._periods.book(key, user.usage)
         self._values: dict[str, float] = {}
         self._changed = True
-        self.review(0.0)
+        self.review(begin)
 
     def add(self, user: str) -> bool:
         """Add a user without usage if all users are in one bank; False for a user who is known or in no bank.
