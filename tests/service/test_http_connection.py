@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -26,10 +27,9 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
-async def answers(*texts: bytes, endless: bytes = b"") -> list[bytes]:
-    """What the server answers to each of these, until it closes the connection or the answer is whole. Where it closes
-    none, each goes on with MANY bytes more of `endless`.
-    """
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[int]:
+    """A server on the returned port."""
     config = uvicorn.Config(application, http=BoundedConnection, ws="none", lifespan="off", port=0, log_level="error")
     config.load()
     config.loaded_app = application
@@ -37,9 +37,16 @@ async def answers(*texts: bytes, endless: bytes = b"") -> list[bytes]:
     listening = await asyncio.get_running_loop().create_server(
         lambda: BoundedConnection(config, server.server_state, {}), "127.0.0.1", 0
     )
-    port = listening.sockets[0].getsockname()[1]
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
 
-    async def answer(text: bytes) -> bytes:
+
+async def answers(*texts: bytes, endless: bytes = b"") -> list[bytes]:
+    """What the server answers to each of these, until it closes the connection or the answer is whole. Where it closes
+    none, each goes on with MANY bytes more of `endless`.
+    """
+
+    async def answer(port: int, text: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(text)
         with contextlib.suppress(ConnectionError):
@@ -53,8 +60,8 @@ async def answers(*texts: bytes, endless: bytes = b"") -> list[bytes]:
         finally:
             writer.close()
 
-    async with listening:
-        return list(await asyncio.gather(*map(answer, texts)))
+    async with serving() as port:
+        return list(await asyncio.gather(*(answer(port, text) for text in texts)))
 
 
 def test_a_connection_without_a_whole_request_is_closed_and_a_slow_answer_comes(
@@ -65,6 +72,26 @@ def test_a_connection_without_a_whole_request_is_closed_and_a_slow_answer_comes(
     none, header, cut, posted, whole = asyncio.run(answers(b"", WHOLE[:-2], body + b"123", body + b"123456789", WHOLE))
     assert none == header == cut == b""
     assert posted.startswith(b"HTTP/1.1 204") and whole.startswith(b"HTTP/1.1 204")
+
+
+def test_a_pipelined_request_has_a_time_limit_from_the_response_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "REQUEST_TIME", 0.2)
+
+    async def trickle() -> bool:
+        async with serving() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(WHOLE + b"GET / HTTP/1.1\r\nX: ")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(400):
+                    writer.write(b"a")
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        if not await asyncio.wait_for(reader.read(1), 0.02):
+                            return True
+                return False
+            return True
+
+    assert asyncio.run(trickle())
 
 
 LINES = b"GET / HTTP/1.1\r\nHost: here\r\n"

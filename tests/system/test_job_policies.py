@@ -111,3 +111,7 @@ def test_the_policy_is_the_owners(accounts: Accounts) -> None:
         assert "Request requires owner credentials" in accounts.sh("alice", f"flux jobtap {command}").stderr
     found = json.loads(accounts.out("root", "flux jobtap query mf_priority.so"))
     assert [user["userid"] for user in found["mf_priority_map"]] == [ALICE, BOB]
+    # The policy is loaded anew, without data.
+    listed = accounts.out("root", "flux jobtap load --remove=mf_priority.so mf_priority.so; flux jobtap list --all")
+    assert listed.splitlines() == [".priority-default", "mf_priority.so"]
+    assert json.loads(accounts.out("root", "flux jobtap query mf_priority.so"))["mf_priority_map"] == []

@@ -35,6 +35,8 @@ class BoundedConnection(HttpToolsProtocol):
     _refusal: tuple[int, str] | None = None
     # Bytes that the parser buffers: received since the last complete head, piece of a body, or request.
     _pending = 0
+    # True from the first byte of a request until all of it has arrived.
+    _is_arriving = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +57,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        # A pipelined request waits for the response to the request before it, so it gets no time limit.
+        self._is_arriving = True
+        # The rest of a pipelined request is read after the response to the request before it (`on_response_complete`).
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
 
@@ -81,8 +84,14 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._pending = 0
+        self._is_arriving = False
         self._cancel_deadline()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_arriving and not self.transport.is_closing():
+            self._start_deadline()
 
     def send_400_response(self, msg: str) -> None:
         if self._refusal is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine.process import cgroups
 from headrace.engine.shell import affinity
 from headrace.engine.shell.affinity import everything, gpus_per_task, job_processors, per_task
 from headrace.formats.spec.idset import Idset
@@ -62,11 +65,19 @@ def test_a_node_without_tasks_has_no_sets(option: str | None) -> None:
 
 
 @pytest.fixture
-def eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with eight cores of two processors each."""
+def eight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine with eight cores of two processors each, without a CPU quota."""
+    monkeypatch.setattr(cgroups, "limits", lambda: cgroups.Limits(None, [], None))
     cores = tuple(frozenset({core, core + 8}) for core in range(8))
     monkeypatch.setattr(affinity, "core_processors", lambda: cores)
     monkeypatch.setattr(affinity, "everything", lambda: frozenset(range(16)))
+    _forget_machine()
+    yield
+    _forget_machine()
+
+
+def _forget_machine() -> None:
+    affinity.is_quota_limited.cache_clear()
     affinity._processors.cache_clear()
 
 
@@ -99,3 +110,18 @@ def test_a_mask_has_words_of_32_bits_and_nothing_for_those_that_are_0() -> None:
     for text in ("0x", "0x0", "0xg", "", "3-1"):
         with pytest.raises(ValueError, match=f"invalid cpuset '{text}'"):
             per_task(Idset([0]), [0], f"map:{text}")
+
+
+@pytest.mark.usefixtures("eight")
+@pytest.mark.parametrize(("quota", "is_bound"), [(None, True), (8.0, True), (7.5, False), (2.0, False)])
+def test_a_cpu_quota_below_the_machine_leaves_tasks_unbound(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, is_bound: bool
+) -> None:
+    monkeypatch.setattr(cgroups, "limits", lambda: cgroups.Limits(quota, [], None))
+    _forget_machine()
+    assert per_task(Idset([0]), [0], None)[0] == [frozenset({0, 8}) if is_bound else frozenset(range(16))]
+    unbound = [frozenset(range(16))] * 2
+    assert per_task(Idset([0, 1]), [0, 1], "per-task")[0] == (
+        [frozenset({0, 8}), frozenset({1, 9})] if is_bound else unbound
+    )
+    assert per_task(Idset([0]), [0], "map:3")[0] == [frozenset({3})]

@@ -231,6 +231,36 @@ def test_releases_are_as_many_as_there_are_places() -> None:
     assert made.entered(running[0], INACTIVE) == [Release(3, queue), Release(5, user)]
 
 
+def test_a_released_job_takes_its_place_in_the_queue() -> None:
+    made = policy(association_row(queues="q"), queues=(queue_row(max_running_jobs=1),))
+    running, _ = submit(made, 1, queue="q")
+    start(made, running)
+    for jobid in (2, 3):
+        assert submit(made, jobid, queue="q")[1] == ["max-run-jobs-queue"]
+    assert made.entered(running, INACTIVE) == [Release(2, "max-run-jobs-queue")]
+
+
+def test_a_job_that_never_reached_sched_gives_its_place_back() -> None:
+    """The job that was released first also waits for another job, and is canceled before that one ends."""
+    made = policy(association_row(max_sched_jobs=1))
+    first, _ = submit(made, 1)
+    second, third = submit(made, 2)[0], submit(made, 3)[0]
+    assert made.entered(first, INACTIVE) == [Release(2, "max-sched-jobs-user-limit")]
+    assert made.entered(second, INACTIVE) == [Release(3, "max-sched-jobs-user-limit")]
+    assert made.waits_for(third.id) == []
+
+
+def test_no_job_is_held_for_one_that_may_start() -> None:
+    """Whether the job in SCHED gets resources soon is not known, so it does not keep others behind a dependency."""
+    made = policy(association_row(max_running_jobs=1))
+    first, second = submit(made, 1)[0], submit(made, 2)[0]
+    start(made, first)
+    assert made.may_start(second)
+    assert submit(made, 3)[1] == ["max-running-jobs-user-limit"]
+    assert made.entered(first, INACTIVE) == [Release(3, "max-running-jobs-user-limit")]
+    assert made.ready() == [2]
+
+
 def test_a_raised_limit_releases_at_reprioritize() -> None:
     made = policy(association_row(max_running_jobs=1))
     start(made, submit(made, 1)[0])
@@ -473,6 +503,14 @@ def test_counts_follow_an_update() -> None:
     a, b = made.query()["mf_priority_map"][0]["banks"]
     assert (a["cur_active_jobs"], a["cur_sched_jobs"]) == (1, 0)
     assert (b["cur_active_jobs"], b["cur_sched_jobs"], b["queue_usage"]["q"]["cur_sched_jobs"]) == (1, 1, 1)
+
+
+def test_holds_follow_an_update() -> None:
+    made = policy(association_row(max_running_jobs=1), association_row(1, "B", def_bank="A"))
+    start(made, submit(made, 1, bank="A")[0])
+    held, holds = submit(made, 2, bank="A")
+    assert holds == ["max-running-jobs-user-limit"]
+    assert made.updated(held, replace(held, bank="B")) == [Release(2, "max-running-jobs-user-limit")]
 
 
 def test_query() -> None:

@@ -1,7 +1,8 @@
 """CPU and GPU affinity of tasks: maps the cores in R to processors of this machine.
 
 If the CPU quota of a container is smaller than its affinity mask, R has fewer cores than the machine. Tasks are not
-bound then, because otherwise all containers of the machine would be bound to the same first processors.
+bound then, unless a map names their processors, because otherwise the tasks of all containers of the machine would
+share the same first processors.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.engine.process import cgroups
 from headrace.formats.spec.idset import Idset
 
 _MODES = "on, off, per-task or map:LIST"
@@ -38,17 +40,27 @@ def everything() -> frozenset[int]:
     return frozenset().union(*core_processors())
 
 
+@functools.lru_cache(maxsize=1)
+def is_quota_limited() -> bool:
+    """True if a CPU quota allows fewer cores than the affinity mask has."""
+    quota = cgroups.limits().cpus
+    return quota is not None and int(quota) < len(core_processors())
+
+
 def job_processors(cores: Idset) -> frozenset[int]:
-    """The processors of R's `cores`; all processors if R has cores that this machine does not have."""
+    """The processors of R's `cores`; all processors if `cores` do not correspond to cores of this machine."""
     return _processors(cores.bits)
+
+
+def _are_of_this_machine(cores: Idset) -> bool:
+    return bool(cores) and cores.last < len(core_processors()) and not is_quota_limited()
 
 
 @functools.lru_cache(maxsize=256)
 def _processors(cores: int) -> frozenset[int]:
-    known = core_processors()
-    if not cores or cores.bit_length() > len(known):
+    if not _are_of_this_machine(Idset.from_bits(cores)):
         return everything()
-    return frozenset().union(*(cpus for core, cpus in enumerate(known) if cores >> core & 1))
+    return frozenset().union(*(cpus for core, cpus in enumerate(core_processors()) if cores >> core & 1))
 
 
 def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[frozenset[int]], list[str]]:
@@ -102,7 +114,7 @@ def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> lis
         return [everything()] * ntasks
     if mode == "per-task":
         ids = list(cores)
-        if len(ids) < ntasks or not ids or cores.last >= len(core_processors()):
+        if len(ids) < ntasks or not _are_of_this_machine(cores):
             return [mine] * ntasks
         share, extra = divmod(len(ids), ntasks)
         out, start = [], 0

@@ -60,7 +60,7 @@ TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("count_running", "strict"), BOOL),
         "interval": ValueType((str, int, float), "a duration such as '60s'"),
         # The weights are in flux-accounting's database.
-        "factor-weights": NO_EFFECT,
+        "factor-weights": UNUSED_TABLE,
     },
     "access": {
         **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),

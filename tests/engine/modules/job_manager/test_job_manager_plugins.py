@@ -74,7 +74,6 @@ def test_plugins_are_loaded_listed_queried_and_removed(in_broker: Run) -> None:
         ("jobtap-query", {"name": "mf_priority.so"}, errno.EINVAL, "mf_priority.so: plugin not found"),
         ("mf_priority.rec_update", {"data": []}, errno.ENOSYS, "Unknown service method 'rec_update'"),
         ("mf_priority.reprioritize", None, errno.ENOSYS, "Unknown service method 'reprioritize'"),
-        ("mf_priority.rec_q_update", {"data": {}}, errno.EPROTO, "job-manager.mf_priority.rec_q_update: data: "),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_changes_nothing(
@@ -100,8 +99,14 @@ def test_waiting_jobs_get_their_priorities_from_the_services(in_broker: Run) -> 
         await rpc("job-manager.jobtap", {"load": PATH})
         id = await world.job()
         assert await states(world) == [PRIORITY]
-        reply = await world.client.call("job-manager.mf_priority.rec_update", {"data": [{"userid": 1}]})
-        assert (reply.errnum, reply.text) == (errno.EINVAL, "associations[0].bank: missing")
+        for body, errnum, text, logged in (
+            ({"data": [{"userid": 1}]}, errno.EINVAL, "associations[0].bank: missing", "mf_priority unpack: associations"),
+            ({}, errno.EPROTO, "job-manager.mf_priority.rec_update: data: missing", "failed to unpack custom_priority"),
+            (None, errno.EPROTO, "job-manager.mf_priority.rec_update: data: missing", "failed to unpack custom_priority"),
+        ):
+            reply = await world.client.call("job-manager.mf_priority.rec_update", body)
+            assert (reply.errnum, reply.text) == (errnum, text)
+            assert logged in broker.logged[-1][2]
         await rpc("job-manager.mf_priority.rec_update", {"data": own_rows(fairshare=0.25)})
         await rpc("job-manager.mf_priority.rec_fac_update", {"data": [{"factor": "fairshare", "weight": 1000}]})
         await rpc("job-manager.mf_priority.rec_bank_update", {"data": [{"bank": "A", "priority": 5.0}]})

@@ -262,7 +262,7 @@ class Core:
                 self.post(job, "dependency-add", {"description": need.description})
         self.post(job, "validate")
         self.steps.hold(job)
-        if needs:
+        if needs and job.state == DEPEND:
             self.waiting.join_singletons(job)
             self.waiting.watch(job)
         self.advance(job)

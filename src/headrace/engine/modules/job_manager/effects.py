@@ -7,6 +7,7 @@ on one of the unions covers all kinds.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Union
 
 from msgspec import Struct
@@ -99,10 +100,16 @@ class Answer(Struct, frozen=True):
     body: dict[str, Any] | None
 
 
+class Durable(Struct, frozen=True):
+    """Complete `done`, since the records of this step and of all earlier ones are durable."""
+
+    done: asyncio.Future[None]
+
+
 class Purged(Struct, frozen=True):
     """Delete the data of purged jobs."""
 
     ids: list[int]
 
 
-Effect = Union[Start, Expiration, Raised, Annotated, Rearm, Answer, Purged]
+Effect = Union[Start, Expiration, Raised, Annotated, Rearm, Answer, Durable, Purged]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.formats.spec.job_state import State
 
 _SYSTEM = "attributes.system."
+# Attributes of a jobspec that are names.
+_NAMES = ("bank", "project")
 _BANK = f"{_SYSTEM}bank"
 _QUEUE = f"{_SYSTEM}queue"
 
@@ -41,6 +43,9 @@ class MultiFactorPolicy:
         self._validated: Request | None = None
 
     def validate(self, job: Job) -> str:
+        system = js.system(job.jobspec)
+        if not all(isinstance(system.get(key, ""), str) for key in _NAMES):
+            return "unable to unpack bank arg"
         request = self._validated = _request_of(job)
         return self.factors.refusal(request)
 
@@ -62,7 +67,10 @@ class MultiFactorPolicy:
         self.factors.count_active(request, state, job.dependencies or ())
 
     def holds(self, job: Job) -> Sequence[str]:
-        return self.factors.holds(self._requests[job.id])
+        try:
+            return self.factors.holds(self._requests[job.id])
+        except JobRefusedError as exc:
+            raise JobRejected(str(exc)) from None
 
     def priority(self, job: Job) -> int | None:
         try:

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.modules.job_manager.core import Core
+from headrace.engine.modules.job_manager.effects import Durable
 from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
 from headrace.engine.modules.job_manager.policy import DEFAULT, JobPolicy
 from headrace.formats.spec.job_state import PRIORITY, SCHED
-from headrace.formats.spec.message import Message
+from headrace.formats.spec.message import Message, MessageError
 from headrace.sched.accounting.multifactor import MultiFactor
 
 _MULTI_FACTOR = "mf_priority.so"
 _BUILTIN = "builtin"
 _LIMITS = ("always", "at-submit")
-# Seconds for which priorities are computed until the event loop runs other callbacks.
+# Seconds for which priorities are computed, and number of jobs that are changed, until the event loop runs other
+# callbacks. Publishing the events of a changed job takes longer than computing its priority.
 _SLICE = 0.004
-# Jobs between two looks at the clock.
-_CHUNK = 32
+_CHANGES = 200
 
 
 class Plugins:
@@ -161,12 +163,22 @@ class Plugins:
         return {**methods, f"{prefix}.reprioritize": self.reprioritize}
 
     def _updater(self, name: str, update: Callable[[MultiFactor, Any], None]) -> Callable[[Message], Any]:
-        """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS)."""
+        """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS, EPROTO).
+
+        Errors are also logged: the programs that send tables run unattended. Scripts match the texts.
+        """
 
         def handle(msg: Message) -> Any:
+            factors = self._factors(name)
             try:
-                update(self._factors(name), msg.obj["data"])
+                data = msg.obj["data"]
+            except (KeyError, TypeError, MessageError):
+                self.ctx.log(logging.ERROR, "failed to unpack custom_priority.trigger msg: Protocol error")
+                raise RpcError(errno.EPROTO, f"{msg.topic}: data: missing") from None
+            try:
+                update(factors, data)
             except ValueError as exc:
+                self.ctx.log(logging.ERROR, f"{MultiFactorPolicy.name} unpack: {exc}")
                 raise RpcError(errno.EINVAL, str(exc)) from None
             return EMPTY
 
@@ -196,19 +208,28 @@ class Plugins:
                 # A pass that began after this request is complete.
                 return
             self._begun = self._asked
-            core, ctx = self.core, self.ctx
+            core = self.core
             ids = [job.id for job in core.active.values() if job.state & (PRIORITY | SCHED)]
-            until = 0.0
-            for index, id in enumerate(ids):
-                if index % _CHUNK == 0 and ctx.monotonic() > until:
-                    self.touch()
-                    await asyncio.sleep(0)
-                    core.now = ctx.now()
-                    until = ctx.monotonic() + _SLICE
-                job = core.active.get(id)
-                if job is not None:
-                    core.steps.reprioritize(job)
-            self.touch()
+            ids.reverse()
+            while ids:
+                core.now = self.ctx.now()
+                changed = len(core.dirty)
+                until = self.ctx.monotonic() + _SLICE
+                while ids and len(core.dirty) - changed < _CHANGES and self.ctx.monotonic() < until:
+                    job = core.active.get(ids.pop())
+                    if job is not None:
+                        core.steps.reprioritize(job)
+                await (self._durable() if core.dirty else asyncio.sleep(0))
+
+    async def _durable(self) -> None:
+        """Wait until the changes so far are durable and watchers have them.
+
+        Otherwise a slow disk would collect the events of many slices, and release them in one turn of the loop.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.core.effects.append(Durable(done))
+        self.touch()
+        await done
 
 
 def _matches(pattern: str, name: str) -> bool:

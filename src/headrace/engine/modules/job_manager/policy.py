@@ -47,7 +47,7 @@ class JobPolicy(Protocol):
         """Count a job that was active before: when the policy was loaded, or in the archive of a restore."""
 
     def holds(self, job: Job) -> Sequence[str]:
-        """The dependencies that keep a job in DEPEND. `entered` of some job releases them."""
+        """The dependencies that keep a job in DEPEND until they are released. Raises JobRejected."""
 
     def priority(self, job: Job) -> int | None:
         """The priority of a pending job; None keeps a job in PRIORITY. Raises JobRejected."""

@@ -48,7 +48,13 @@ class PolicySteps:
 
     def hold(self, job: Job) -> None:
         """Add the policy's dependencies to a job in DEPEND."""
-        for description in self.core.policy.holds(job):
+        policy = self.core.policy
+        try:
+            holds = policy.holds(job)
+        except JobRejected as exc:
+            self.core.raise_fatal(job, policy.name, str(exc))
+            return
+        for description in holds:
             if description not in (job.dependencies or ()):
                 self.core.post(job, "dependency-add", {"description": description})
 
@@ -88,7 +94,7 @@ class PolicySteps:
     def _note(self, job: Job) -> None:
         memo = self.core.policy.memo(job)
         if memo is not None:
-            self.core.post(job, "memo", memo)
+            self.core.post_shared(job, "memo", memo)
 
     def entered(self, job: Job) -> None:
         """Report the new state of a job. INACTIVE is reported by `ended`."""

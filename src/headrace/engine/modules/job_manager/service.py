@@ -34,6 +34,7 @@ from headrace.engine.modules.job_manager.effects import (
     Annotated,
     Answer,
     Cancel,
+    Durable,
     Effect,
     Expiration,
     Free,
@@ -332,6 +333,9 @@ class _Manager:
                 self.exec.expiration(id, time)
             case Annotated(job):
                 self.events.annotations(job.id, self.ctx.now(), job.annotations)
+            case Durable(done):
+                if not done.done():
+                    done.set_result(None)
             case Purged(ids):
                 self.store.forget(ids)
                 self.ctx.removed(len(ids))
