@@ -102,13 +102,19 @@ class Refused(Exception):
         self.errnum = errnum
 
 
+def need_owner(owner: bool) -> None:
+    """Raise Refused unless a request is from the owner of the instance."""
+    if not owner:
+        raise Refused(errno.EPERM, "Request requires owner credentials")
+
+
 def answer(data: Database, name: str, payload: Payload, owner: bool) -> str:
     """The text of a method's answer. Raises Refused."""
     method = METHODS.get(name)
     if method is None:
         raise Refused(errno.ENOSYS, f"No service matching {NAME}.{name} is registered")
-    if not (owner or method.open):
-        raise Refused(errno.EPERM, "Request requires owner credentials")
+    if not method.open:
+        need_owner(owner)
     shown = name.replace("_", "-")
     try:
         # Writers of one database take turns from their first statement on; otherwise two could wait for each other.
@@ -154,22 +160,19 @@ class Service:
         if service != NAME:
             return
         owner = bool(msg.rolemask & ROLE_OWNER)
-        if name == "shutdown_service" and owner:
-            self._respond(msg, response(msg))
-            self.reactor.stop()
-            return
-        if name == "stats-get" and self.follower is not None:
-            self._respond(msg, response(msg, self.follower.stats()))
-            return
         try:
-            payload = msg.obj if msg.payload is not None else {}
-            if not isinstance(payload, dict):
-                raise Refused(errno.EPROTO, f"{msg.topic}: the payload must be an object")
-            self._respond(msg, response(msg, {name: answer(self.data, name, payload, owner) or 0}))
-            if self.follower is not None and not METHODS[name].open:
-                self.follower.changed(name)
+            if name == "shutdown_service":
+                need_owner(owner)
+                self._respond(msg, response(msg))
+                self.reactor.stop()
+            elif name == "stats-get" and self.follower is not None:
+                self._respond(msg, response(msg, self.follower.stats()))
+            else:
+                self._respond(msg, response(msg, {name: answer(self.data, name, msg.obj or {}, owner) or 0}))
+                if self.follower is not None and not METHODS[name].open:
+                    self.follower.changed(name)
         except ValueError as exc:
-            self._respond(msg, error_response(msg, errno.EPROTO, f"{msg.topic}: the payload is not JSON: {exc}"))
+            self._respond(msg, error_response(msg, errno.EPROTO, str(exc)))
         except Refused as exc:
             self._respond(msg, error_response(msg, exc.errnum, str(exc)))
 
@@ -196,8 +199,8 @@ def serve(path: str, background: bool, settings: Settings | None = None) -> int:
     if settings is None:
         sys.stderr.write("registered accounting service\n")
         sys.stderr.flush()
-    if background and os.fork():
-        os._exit(0)
+    if background:
+        _detach()
     # A connection to SQLite does not survive fork(2), so it is opened here.
     data = database.opened(path)
     try:
@@ -207,3 +210,14 @@ def serve(path: str, background: bool, settings: Settings | None = None) -> int:
         data.close()
         handle.close()
     return 0
+
+
+def _detach() -> None:
+    """Go on in a child without a terminal, which holds no pipe of the caller open; this process ends."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)

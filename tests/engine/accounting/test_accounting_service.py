@@ -1,0 +1,239 @@
+"""The service's answers: who may call what, errors, and that every failed request leaves the database as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from headrace.engine.accounting import banks, database, service
+from headrace.storage.database import Database, DatabaseError
+
+OPEN = {
+    *(
+        "view_user",
+        "view_bank",
+        "list_banks",
+        "view_queue",
+        "view_project",
+        "list_projects",
+        "list_queues",
+        "list_users",
+    ),
+    *("view_factor", "list_factors", "view_config", "list_configs", "bank_info"),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    made = str(tmp_path / "site.db")
+    database.create(made)
+    return made
+
+
+@pytest.fixture
+def data(path: str) -> Iterator[Database]:
+    with contextlib.closing(database.opened(path)) as opened:
+        yield opened
+
+
+def test_guests_may_read_and_change_nothing(data: Database) -> None:
+    reading = {name for name, method in service.METHODS.items() if method.open}
+    assert reading >= OPEN
+    for name in service.METHODS.keys() - reading:
+        with pytest.raises(service.Refused) as refused:
+            service.answer(data, name, {}, owner=False)
+        assert (refused.value.errnum, str(refused.value)) == (errno.EPERM, "Request requires owner credentials")
+    assert "decay_factor" in service.answer(data, "list_configs", {}, owner=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "errnum", "text"),
+    [
+        ("nosuch", {}, errno.ENOSYS, "No service matching accounting.nosuch is registered"),
+        ("view_user", {}, errno.EINVAL, "view-user: missing key in payload: 'username'"),
+        ("view_user", {"username": 5}, errno.EINVAL, "view-user: ValueError: username: 5 is not a text"),
+        ("add_bank", {"bank": "a"}, errno.EINVAL, "add-bank: missing key in payload: 'shares'"),
+        ("edit_config", {"key_value_strings": "a=b"}, errno.EINVAL, "must be a list of KEY=VALUE"),
+        ("edit_queue", {"queue": "a", "priority": "x"}, errno.EINVAL, "queue a not found in queue_table"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused(
+    data: Database, name: str, payload, errnum: int, text: str
+) -> None:
+    with pytest.raises(service.Refused) as refused:
+        service.answer(data, name, payload, owner=True)
+    assert refused.value.errnum == errnum
+    assert text in str(refused.value)
+
+
+def test_a_queue_takes_whole_numbers_only(data: Database) -> None:
+    service.answer(data, "add_queue", {"queue": "a"}, owner=True)
+    with pytest.raises(service.Refused, match="passed in value must be an integer"):
+        service.answer(data, "edit_queue", {"queue": "a", "priority": "5"}, owner=True)
+
+
+def test_an_error_of_a_method_is_told_and_ends_nothing(data: Database, monkeypatch, capsys) -> None:
+    def broken(data: Database, _payload: object) -> str:
+        data.execute("DELETE FROM config_table")
+        raise ZeroDivisionError("no method is perfect")
+
+    monkeypatch.setitem(service.METHODS, "broken", service.Method(broken, False))
+    with pytest.raises(service.Refused, match="broken: ZeroDivisionError: no method is perfect"):
+        service.answer(data, "broken", {}, owner=True)
+    assert "Traceback" in capsys.readouterr().err
+    assert data.rows("SELECT count(*) FROM config_table") == [(7,)]
+
+
+def test_a_locked_database_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT", 0.01)
+    with contextlib.closing(database.opened(path)) as data, contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(service.Refused, match="add-project: OperationalError: database is locked"):
+            service.answer(data, "add_project", {"project": "a"}, owner=True)
+        assert "project_id" in service.answer(data, "list_projects", {}, owner=True)
+        other.rollback()
+        assert service.answer(data, "add_project", {"project": "a"}, owner=True) == ""
+
+
+def test_a_full_database_is_told_and_nothing_is_half_done(data: Database) -> None:
+    ((pages,),) = data.rows("PRAGMA page_count")
+    data.rows(f"PRAGMA max_page_count = {pages}")
+    service.answer(data, "add_bank", {"bank": "root", "shares": 1}, owner=True)
+    added = 0
+    with pytest.raises(service.Refused, match="add-user: OperationalError: database or disk is full"):
+        for added in range(10000):
+            service.answer(data, "add_user", {"username": f"u{added}", "bank": "root", "userid": 5}, owner=True)
+    assert 0 < added < 10000
+    for table, each in (
+        ("association_table", 1),
+        ("job_usage_factor_table", 1),
+        ("job_usage_per_association_table", 4),
+    ):
+        assert data.rows(f"SELECT count(*) FROM {table}") == [(added * each,)]
+
+
+def test_two_programs_that_write_take_turns(path: str) -> None:
+    """Each adds projects of its own while the other does; none is refused because of the other."""
+
+    def add(name: str) -> None:
+        with contextlib.closing(database.opened(path)) as data:
+            data.execute("PRAGMA synchronous = OFF")
+            for number in range(25):
+                service.answer(data, "add_project", {"project": f"{name}{number}"}, owner=True)
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with contextlib.closing(database.opened(path)) as data:
+        assert data.rows("SELECT count(*) FROM project_table") == [(51,)]
+
+
+NAMES = st.sampled_from(["root", "A", "B", "C", "D"])
+USERS = st.sampled_from(["ann", "bob", "cy"])
+QUEUES = st.sampled_from(["day", "night", "x", "day,night", "-1"])
+NUMBERS = st.sampled_from([None, -1, 0, 1, "5", "x", 2147483648])
+FORCE = st.booleans()
+
+
+class Tables(RuleBasedStateMachine):
+    """Any requests in any order: banks stay a tree with users in its leaves, and a refusal changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = database.template()
+        for key, value in {"priority_usage_reset_period": "100", "priority_decay_half_life": "50"}.items():
+            database.insert(self.data, "config_table", {"key": key, "value": value})
+        for name in ("day", "night"):
+            self.call("add_queue", queue=name)
+
+    def call(self, name: str, **payload: object) -> None:
+        before = self.everything()
+        try:
+            service.answer(self.data, name, payload, owner=True)
+        except service.Refused as exc:
+            assert exc.errnum == errno.EINVAL
+            assert "ValueError" in str(exc) or "IntegrityError" in str(exc), str(exc)
+            assert self.everything() == before
+
+    def everything(self) -> dict[str, list[object]]:
+        return {table: list(self.data.rows(f"SELECT * FROM {table}")) for table in database.tables(self.data)}
+
+    @rule(bank=NAMES, parent=NAMES | st.just(""), shares=NUMBERS)
+    def add_bank(self, bank: str, parent: str, shares: object) -> None:
+        self.call("add_bank", bank=bank, parent_bank=parent, shares=shares)
+
+    @rule(bank=NAMES, parent=st.none() | NAMES | st.just(""), shares=NUMBERS)
+    def edit_bank(self, bank: str, parent: str | None, shares: object) -> None:
+        self.call("edit_bank", bank=bank, parent_bank=parent, shares=shares)
+
+    @rule(bank=NAMES, force=FORCE)
+    def delete_bank(self, bank: str, force: bool) -> None:
+        self.call("delete_bank", bank=bank, force=force)
+
+    @rule(user=USERS, bank=NAMES, shares=NUMBERS, queues=QUEUES)
+    def add_user(self, user: str, bank: str, shares: object, queues: str) -> None:
+        self.call("add_user", username=user, bank=bank, userid=7, shares=shares, queues=queues)
+
+    @rule(user=USERS, bank=st.none() | NAMES, default=st.none() | NAMES, limit=NUMBERS, queues=st.none() | QUEUES)
+    def edit_user(self, user: str, bank: object, default: object, limit: object, queues: object) -> None:
+        self.call("edit_user", username=user, bank=bank, default_bank=default, max_nodes=limit, queues=queues)
+
+    @rule(user=USERS, bank=NAMES, force=FORCE)
+    def delete_user(self, user: str, bank: str, force: bool) -> None:
+        self.call("delete_user", username=user, bank=bank, force=force)
+
+    @rule(bank=st.none() | NAMES, limit=NUMBERS)
+    def edit_all_users(self, bank: object, limit: object) -> None:
+        self.call("edit_all_users", bank=bank, max_cores=limit)
+
+    @invariant()
+    def banks_are_a_tree(self) -> None:
+        banks.check_tree(self.data)
+
+    @invariant()
+    def each_association_has_its_usage(self) -> None:
+        missing = self.data.rows(
+            "SELECT username, bank FROM association_table EXCEPT SELECT username, bank FROM job_usage_factor_table"
+        )
+        periods = self.data.rows(
+            "SELECT username, bank FROM association_table EXCEPT"
+            " SELECT username, bank FROM job_usage_per_association_table GROUP BY username, bank HAVING count(*) = 2"
+        )
+        assert (missing, periods) == ([], [])
+
+    @invariant()
+    def limits_are_in_bounds(self) -> None:
+        for table, column in (
+            ("association_table", "shares"),
+            ("association_table", "max_nodes"),
+            ("bank_table", "shares"),
+        ):
+            wrong = f"typeof({column}) <> 'integer' OR {column} < 0 OR {column} > 2147483647"
+            assert self.data.rows(f"SELECT {column} FROM {table} WHERE {wrong}") == []
+
+    def teardown(self) -> None:
+        self.data.close()
+
+
+TestTables = Tables.TestCase
+TestTables.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_a_connection_that_is_closed_is_told(path: str) -> None:
+    data = database.opened(path)
+    data.close()
+    with pytest.raises(service.Refused, match="list-projects: ProgrammingError"):
+        service.answer(data, "list_projects", {}, owner=True)
+    with pytest.raises(DatabaseError):
+        data.execute("SELECT 1")
