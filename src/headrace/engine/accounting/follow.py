@@ -11,7 +11,7 @@ import errno
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -39,13 +39,24 @@ class Settings(Struct, frozen=True):
 
 
 class Follower:
-    """The bookkeeping of one instance. Its callbacks run in `reactor`; it makes its calls through `handle`."""
+    """The bookkeeping of one instance. Its callbacks run in `reactor`; it makes its calls through `handle`.
 
-    def __init__(self, handle: Handle, reactor: Reactor, data: Database, settings: Settings) -> None:
+    `now` returns the seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        reactor: Reactor,
+        data: Database,
+        settings: Settings,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.handle = handle
         self.reactor = reactor
         self.data = data
         self.settings = settings
+        self.now = now
         self.pusher = Pusher(handle)
         self.running = Running(handle) if settings.count_running else None
         # Jobs that have ended and are not booked, oldest first.
@@ -152,9 +163,9 @@ class Follower:
         with self.data.transaction(locked=True):
             jobs.insert(self.data, found)
             if self._recount:
-                booked = usage.update(self.data, time.time())
+                booked = usage.update(self.data, self.now())
             elif found:
-                booked = usage.book(self.data, [job.id for job in found], time.time())
+                booked = usage.book(self.data, [job.id for job in found], self.now())
             else:
                 return
         self._recount = False
@@ -173,10 +184,10 @@ class Follower:
         try:
             ((version,),) = self.data.rows("PRAGMA data_version")
             with self.data.transaction(locked=True):
-                rolled = usage.roll(self.data, time.time())
+                rolled = usage.roll(self.data, self.now())
                 if not (self._changed or rolled or version != self._version or self.running is not None):
                     return
-                extra = self.running.usage(self.data, time.time()) if self.running is not None else {}
+                extra = self.running.usage(self.data, self.now()) if self.running is not None else {}
                 fair_share.update(self.data, extra)
             self._shared += 1
             if self._has_policy:

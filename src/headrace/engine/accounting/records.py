@@ -41,7 +41,8 @@ def view_job_records(database: Database, payload: Payload) -> str:
     shown = select_records(database, payload)
     form = _format(optional(payload, "format") or _default_format(shown))
     lines = [form.header(), *(form.row(partial(_field, record)) for record in shown)]
-    return "\n".join(line for line in lines if line.strip())
+    # The text ends with an empty line, as that of flux-accounting does.
+    return "".join(f"{line}\n" for line in lines if line.strip())
 
 
 def select_records(database: Database, payload: Payload) -> list[dict[str, Any]]:

@@ -157,14 +157,14 @@ def _last_end(database: Database) -> float:
 
 def _book(database: Database, now: float, ids: List[str] | None) -> int:
     config = configuration(database)
-    rolled = _roll(database, now, _decay(config))
+    _roll(database, now, _decay(config))
     last_end = _last_end(database)
     ended = _unbooked(database, last_end, float(config.get("reconfigure_time", 0.0)), ids)
     if ended:
         _add(database, ended, _weights(config))
         _mark(database, ended, last_end)
-    if ended or rolled:
-        banks.sum_usage(database)
+    # Also for usage of associations that was changed in the table.
+    banks.sum_usage(database)
     return len(ended)
 
 
