@@ -106,7 +106,8 @@ ACTIONS = st.lists(
         st.tuples(st.just("crash"), st.integers(0, 30)),
         st.tuples(st.just("start")),
     ),
-    max_size=30,
+    min_size=15,
+    max_size=40,
 )
 
 
