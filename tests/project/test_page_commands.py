@@ -56,6 +56,7 @@ TYPED = {
     ("docs/user/queues-and-configuration.md", "flux python -c 'import flux, os; h = flux.Flux(os.environ["): How(
         "--test-size=2 --test-exit-mode=leader"
     ),
+    ("docs/user/accounting.md", "flux account -p site.db create-db"): How("", "^ biology +true +1 "),
     ("docs/user/scheduling.md", "flux start -Ssched.module=simple"): How(
         None, "sched-simple", program="flux module list"
     ),

@@ -201,10 +201,10 @@ def _password(file: str) -> str:
         raise DatabaseError(f"{file}: must have a password as text in UTF-8: {exc}") from None
 
 
-def version_of(database: Database) -> int:
+def version_of(database: Database, table: str = "version") -> int:
     """The number of the last schema file that was applied, 0 for none. Raises DatabaseError."""
     try:
-        (row,) = database.rows("SELECT max(number) FROM version")
+        (row,) = database.rows(f"SELECT max(number) FROM {table}")
     except DatabaseError as exc:
         if _lacks_table(exc.__cause__):
             return 0
@@ -217,28 +217,31 @@ def _lacks_table(error: BaseException | None) -> bool:
     return getattr(error, "sqlstate", "") == _UNDEFINED_TABLE or str(error).startswith("no such table")
 
 
-def migrate(database: Database, files: Sequence[Migration]) -> None:
-    """Apply the schema files that a database lacks. Raises DatabaseError, also if the database is newer."""
+def migrate(database: Database, files: Sequence[Migration], table: str = "version") -> None:
+    """Apply the schema files that a database lacks. Raises DatabaseError, also if the database is newer.
+
+    `table` records the applied files, so that a database can have tables of several schemas.
+    """
     newest = files[-1].number
-    if require(database, at_most=newest) == newest:
+    if require(database, newest, table) == newest:
         return
     database.execute(
-        "CREATE TABLE IF NOT EXISTS version (number BIGINT PRIMARY KEY, taken_at DOUBLE PRECISION NOT NULL)"
+        f"CREATE TABLE IF NOT EXISTS {table} (number BIGINT PRIMARY KEY, taken_at DOUBLE PRECISION NOT NULL)"
     )
     for file in files:
         with database.transaction():
             # If two processes migrate at the same time, the second waits here and then skips the applied file.
             taken = database.execute(
-                "INSERT INTO version (number, taken_at) VALUES (:number, :now) ON CONFLICT DO NOTHING",
+                f"INSERT INTO {table} (number, taken_at) VALUES (:number, :now) ON CONFLICT DO NOTHING",
                 {"number": file.number, "now": time.time()},
             )
             for statement in statements(file.sql) if taken else ():
                 database.execute(statement)
 
 
-def require(database: Database, at_most: int) -> int:
+def require(database: Database, at_most: int, table: str = "version") -> int:
     """The version of a database's schema. Raises DatabaseError if it is newer than `at_most`."""
-    version = version_of(database)
+    version = version_of(database, table)
     if version > at_most:
         raise DatabaseError(
             f"the database has version {version} of its schema, this program only {at_most}: it needs a newer one"

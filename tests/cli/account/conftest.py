@@ -41,7 +41,7 @@ class ServiceHandle:
     def rpc(self, topic: str, obj: object) -> ServiceHandle:
         name = topic.partition(".")[2]
         try:
-            text = service.answer(self.data, name, json.loads(json.dumps(obj)), owner=True)
+            text = service.answer(self.data, name, json.loads(json.dumps(obj)), service.OWNER)
         except service.Refused as exc:
             raise OSError(exc.errnum, str(exc)) from None
         self._answer = {name: text or 0}

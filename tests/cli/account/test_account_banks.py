@@ -166,6 +166,15 @@ def test_a_bank_that_is_deleted_by_force_takes_its_usage_along(used, data: Datab
     assert "No root bank found in bank_table" in used("flux account bank-info -u bob").text
 
 
+def test_coordinators_are_added_listed_and_deleted(site) -> None:
+    assert site("flux account add-coordinator ann B") == ("", 0)
+    assert site("flux account list-coordinators").text == "username | bank\n---------+-----\nann      | B   \n"
+    assert site("flux account list-coordinators --format={username}:{bank}").text == "username:bank\nann:B\n"
+    assert json.loads(site("flux account list-coordinators --json").text) == [{"username": "ann", "bank": "B"}]
+    assert site("flux account delete-coordinator ann B") == ("", 0)
+    assert site("flux account list-coordinators").status == 1
+
+
 def test_bank_info_shows_parts_of_the_whole(used) -> None:
     assert used("flux account bank-info -t root").text == (
         "Name                     Shares  Norm Shares   Norm Usage   Level FS\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -12,20 +13,20 @@ DEFAULTS = {
     "max_sched_nodes_per_assoc": "unlimited", "max_sched_cores_per_assoc": "unlimited", "max_nodes": "unlimited",
     "max_cores": "unlimited",
 }  # fmt: skip
-OPTIONS = [
-    ("--min-nodes-per-job=2", {"min_nodes_per_job": 2}),
-    ("--max-nodes-per-job=3", {"max_nodes_per_job": 3}),
-    ("-N 4", {"max_nodes_per_job": 4}),
-    ("--max-time-per-job=5", {"max_time_per_job": 5}),
-    ("-t 6 -P 7", {"max_time_per_job": 6, "priority": 7}),
-    ("--priority=-8", {"priority": -8}),
-    ("--max-running-jobs=9", {"max_running_jobs": 9}),
-    ("--max-nodes-per-assoc=10", {"max_nodes_per_assoc": 10}),
-    ("--max-sched-jobs=11", {"max_sched_jobs": 11}),
-    ("--max-sched-nodes-per-assoc=12", {"max_sched_nodes_per_assoc": 12}),
-    ("-msn 13 -msc 14", {"max_sched_nodes_per_assoc": 13, "max_sched_cores_per_assoc": 14}),
-    ("--max-sched-cores-per-assoc=15", {"max_sched_cores_per_assoc": 15}),
-    ("--max-nodes=16 --max-cores=17", {"max_nodes": 16, "max_cores": 17}),
+ADDED = [
+    ("flux account add-queue x --min-nodes-per-job=2", {"min_nodes_per_job": 2}),
+    ("flux account add-queue x --max-nodes-per-job=3", {"max_nodes_per_job": 3}),
+    ("flux account add-queue x -N 4", {"max_nodes_per_job": 4}),
+    ("flux account add-queue x --max-time-per-job=5", {"max_time_per_job": 5}),
+    ("flux account add-queue x -t 6 -P 7", {"max_time_per_job": 6, "priority": 7}),
+    ("flux account add-queue x --priority=-8", {"priority": -8}),
+    ("flux account add-queue x --max-running-jobs=9", {"max_running_jobs": 9}),
+    ("flux account add-queue x --max-nodes-per-assoc=10", {"max_nodes_per_assoc": 10}),
+    ("flux account add-queue x --max-sched-jobs=11", {"max_sched_jobs": 11}),
+    ("flux account add-queue x --max-sched-nodes-per-assoc=12", {"max_sched_nodes_per_assoc": 12}),
+    ("flux account add-queue x -msn 13 -msc 14", {"max_sched_nodes_per_assoc": 13, "max_sched_cores_per_assoc": 14}),
+    ("flux account add-queue x --max-sched-cores-per-assoc=15", {"max_sched_cores_per_assoc": 15}),
+    ("flux account add-queue x --max-nodes=16 --max-cores=17", {"max_nodes": 16, "max_cores": 17}),
 ]
 
 
@@ -33,15 +34,31 @@ def queue(run, name="x"):
     return json.loads(run(f"flux account view-queue {name}").text)[0]
 
 
-@pytest.mark.parametrize(("options", "changed"), OPTIONS, ids=[options for options, _ in OPTIONS])
-def test_each_option_sets_its_column_in_a_new_queue_and_in_an_old_one(run, options: str, changed) -> None:
-    run(f"flux account add-queue x {options}")
+@pytest.mark.parametrize(("line", "changed"), ADDED, ids=[line for line, _ in ADDED])
+def test_each_option_sets_its_column_in_a_new_queue(run, line: str, changed: dict[str, int]) -> None:
+    assert run(line) == ("", 0)
     assert queue(run) == {**DEFAULTS, **changed}
-    run(f"flux account add-queue y\nflux account edit-queue y {options}")
-    assert queue(run, "y") == {**DEFAULTS, "queue": "y", **changed}
-    resets = " ".join(f"--{column.replace('_', '-')}=-1" for column in changed)
-    assert run(f"flux account edit-queue y {resets}") == ("", 0)
-    assert queue(run, "y") == {**DEFAULTS, "queue": "y"}
+
+
+EDITED = """
+    flux account edit-queue x --min-nodes-per-job=2 --max-nodes-per-job=4 --max-time-per-job=6 --priority=-8
+    flux account edit-queue x --max-running-jobs=9 --max-nodes-per-assoc=10 --max-sched-jobs=11 --max-nodes=16
+    flux account edit-queue x --max-sched-nodes-per-assoc=12 --max-sched-cores-per-assoc=15 --max-cores=17
+"""
+
+
+def test_each_option_of_edit_queue_changes_its_column_and_resets_it(run) -> None:
+    run("flux account add-queue x")
+    for line in EDITED.split("\n"):
+        before = queue(run)
+        assert run(line) == ("", 0)
+        given = {name.replace("-", "_"): int(value) for name, value in re.findall(r"--([a-z-]+)=(-?\d+)", line)}
+        assert queue(run) == {**before, **given}
+    resets = re.sub(r"=-?\d+", "=-1", EDITED)
+    assert run(resets) == ("", 0)
+    assert queue(run) == DEFAULTS
+    run("flux account edit-queue x -N 2 -t 3 -P 4 -msn 5 -msc 6")
+    assert [value for value in queue(run).values() if value in range(2, 7)] == [2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize(

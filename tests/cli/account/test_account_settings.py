@@ -146,8 +146,10 @@ def test_new_periods_empty_all_usage(site, data: Database) -> None:
 
 def test_a_database_is_created_for_its_owner_alone(run, tmp_path: Path) -> None:
     before = time.time()
-    line = "--priority-usage-reset-period=4h --priority-decay-half-life=3600 --decay-factor=0.25"
-    assert run(f"flux account -p new/site.db create-db {line}") == ("", 0)
+    assert run(
+        "flux account --path=new/site.db create-db --priority-usage-reset-period=4h --priority-decay-half-life=3600 "
+        "--decay-factor=0.25"
+    ) == ("", 0)
     assert stat.S_IMODE((tmp_path / "new/site.db").stat().st_mode) == 0o600
     with contextlib.closing(database.opened(str(tmp_path / "new/site.db"))) as made:
         config = dict(made.rows("SELECT key, value FROM config_table"))

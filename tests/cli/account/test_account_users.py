@@ -112,7 +112,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing(site, data: Database, line
     before = [data.rows(f"SELECT * FROM {table}") for table in tables]
     told = site(f"flux account {line}")
     assert told.status == 1
-    assert told.text.startswith("flux-account: ERROR: [Errno 22] ")
+    assert told.text.startswith("flux-account: ERROR: ")
     assert text in told.text
     assert [data.rows(f"SELECT * FROM {table}") for table in tables] == before
 
@@ -155,27 +155,27 @@ def test_users_are_shown_in_each_form(site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("line", "found"),
     [
-        ("", ["ann A", "bob A", "bob C", "cy A"]),
-        ("-B A", ["ann A", "bob A", "cy A"]),
-        ("--bank=A,C", ["ann A", "bob A", "bob C", "cy A"]),
-        ("--active=0", ["cy A"]),
-        ("--shares=7", ["bob A", "bob C"]),
-        ("--max-running-jobs=3", ["ann A"]),
-        ("--max-active-jobs=4", ["ann A"]),
-        ("--max-nodes=5", ["ann A"]),
-        ("--max-nodes=unlimited -B C", ["bob C"]),
-        ("--max-cores=6", ["ann A"]),
-        ("--max-sched-jobs=8", ["ann A"]),
-        ("--queues=night", ["ann A", "bob A"]),
-        ("-q day,night", ["ann A", "bob A", "bob C"]),
-        ("--projects=sun", ["ann A"]),
-        ("-P sun -N 5 -c 6", ["ann A"]),
-        ("--default-project=sun", ["ann A"]),
+        ("flux account list-users", ["ann A", "bob A", "bob C", "cy A"]),
+        ("flux account list-users -B A", ["ann A", "bob A", "cy A"]),
+        ("flux account list-users --bank=A,C", ["ann A", "bob A", "bob C", "cy A"]),
+        ("flux account list-users --active=0", ["cy A"]),
+        ("flux account list-users --shares=7", ["bob A", "bob C"]),
+        ("flux account list-users --max-running-jobs=3", ["ann A"]),
+        ("flux account list-users --max-active-jobs=4", ["ann A"]),
+        ("flux account list-users --max-nodes=5", ["ann A"]),
+        ("flux account list-users --max-nodes=unlimited -B C", ["bob C"]),
+        ("flux account list-users --max-cores=6", ["ann A"]),
+        ("flux account list-users --max-sched-jobs=8", ["ann A"]),
+        ("flux account list-users --queues=night", ["ann A", "bob A"]),
+        ("flux account list-users -q day,night", ["ann A", "bob A", "bob C"]),
+        ("flux account list-users --projects=sun", ["ann A"]),
+        ("flux account list-users -P sun -N 5 -c 6", ["ann A"]),
+        ("flux account list-users --default-project=sun", ["ann A"]),
     ],
 )
-def test_users_are_listed_by_each_filter(site, options: str, found: list[str]) -> None:
+def test_users_are_listed_by_each_filter(site, line: str, found: list[str]) -> None:
     site("""
         flux account edit-user ann --max-running-jobs=3 --max-active-jobs=4 --max-nodes=5 --max-cores=6
         flux account edit-user ann --max-sched-jobs=8 --queues=day,night --projects=sun --default-project=sun
@@ -185,7 +185,7 @@ def test_users_are_listed_by_each_filter(site, options: str, found: list[str]) -
         flux account add-user -u cy -B A
         flux account delete-user cy A
     """)
-    told = site(f"flux account list-users -o '{{username}} {{bank}}' {options}")
+    told = site(f"{line} -o '{{username}} {{bank}}'")
     assert told.text.splitlines()[1:] == found
 
 
@@ -199,35 +199,35 @@ def test_users_are_listed_in_each_form(site) -> None:
 
 
 EDITS = [
-    ("--userid=77", {"userid": 77}),
-    ("-i 78", {"userid": 78}),
-    ("--shares=9", {"shares": 9}),
-    ("--fairshare=0.99", {"fairshare": 0.99}),
-    ("--max-running-jobs=9", {"max_running_jobs": 9}),
-    ("--max-active-jobs=9", {"max_active_jobs": 9}),
-    ("--max-nodes=9", {"max_nodes": 9}),
-    ("-N 9 -c 10", {"max_nodes": 9, "max_cores": 10}),
-    ("--max-cores=9", {"max_cores": 9}),
-    ("--queues=day,night", {"queues": "day,night"}),
-    ("-q night", {"queues": "night"}),
-    ("--queue=day", {"queues": "day"}),
-    ("--add-queue=day", {"queues": "day"}),
-    ("--projects=sun", {"projects": "sun,*"}),
-    ("-P sun,moon --default-project=moon", {"projects": "sun,moon,*", "default_project": "moon"}),
-    ("--max-sched-jobs=9", {"max_sched_jobs": 9}),
+    ("flux account edit-user ann --userid=77", {"userid": 77}),
+    ("flux account edit-user ann -i 78", {"userid": 78}),
+    ("flux account edit-user ann --shares=9", {"shares": 9}),
+    ("flux account edit-user ann --fairshare=0.99", {"fairshare": 0.99}),
+    ("flux account edit-user ann --max-running-jobs=9", {"max_running_jobs": 9}),
+    ("flux account edit-user ann --max-active-jobs=9", {"max_active_jobs": 9}),
+    ("flux account edit-user ann --max-nodes=9", {"max_nodes": 9}),
+    ("flux account edit-user ann -N 9 -c 10", {"max_nodes": 9, "max_cores": 10}),
+    ("flux account edit-user ann --max-cores=9", {"max_cores": 9}),
+    ("flux account edit-user ann --queues=day,night", {"queues": "day,night"}),
+    ("flux account edit-user ann -q night", {"queues": "night"}),
+    ("flux account edit-user ann --queue=day", {"queues": "day"}),
+    ("flux account edit-user ann --add-queue=day", {"queues": "day"}),
+    ("flux account edit-user ann --projects=sun", {"projects": "sun,*"}),
+    (
+        "flux account edit-user ann -P sun,moon --default-project=moon",
+        {"projects": "sun,moon,*", "default_project": "moon"},
+    ),
+    ("flux account edit-user ann --max-sched-jobs=9", {"max_sched_jobs": 9}),
 ]
 
 
-@pytest.mark.parametrize(("options", "changed"), EDITS, ids=[options for options, _ in EDITS])
-def test_each_option_of_edit_user_changes_its_column_alone(site, options: str, changed: dict[str, object]) -> None:
+@pytest.mark.parametrize(("line", "changed"), EDITS, ids=[line for line, _ in EDITS])
+def test_each_option_of_edit_user_changes_its_column_alone(site, line: str, changed: dict[str, object]) -> None:
     before = row(site)
-    assert site(f"flux account edit-user ann {options}") == ("", 0)
+    assert site(line) == ("", 0)
     after = row(site)
     assert {name: value for name, value in after.items() if value != before[name] and name != "mod_time"} == changed
-    for option in ("userid", "add_queue"):
-        options = "" if option.replace("_", "-") in options or "-i " in options else options
-    if options:
-        # -1 resets what can be reset.
+    if "userid" not in changed:
         resets = " ".join(f"--{name.replace('_', '-')}=-1" for name in changed)
         assert site(f"flux account edit-user ann {resets}") == ("", 0)
         assert {**row(site), "mod_time": 0} == {**before, "mod_time": 0}

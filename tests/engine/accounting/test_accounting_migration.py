@@ -76,7 +76,7 @@ def test_rows_of_an_early_version_are_kept_and_new_columns_have_their_defaults(e
         assert dict(data.rows("SELECT * FROM priority_factor_weight_table")) == rows.DEFAULT_WEIGHTS
         assert dict(data.rows("SELECT * FROM config_table")) == rows.DEFAULT_CONFIG
         # The next bank gets an id that none had, and the service works.
-        service.answer(data, "add_bank", {"bank": "B", "parent_bank": "root", "shares": 1}, owner=True)
+        service.answer(data, "add_bank", {"bank": "B", "parent_bank": "root", "shares": 1}, service.OWNER)
         assert data.rows("SELECT bank_id FROM bank_table WHERE bank = 'B'") == [(8,)]
     backup = early.with_name("site.db.backup")
     assert dump(backup) == before

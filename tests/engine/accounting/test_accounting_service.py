@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headrace.engine.accounting import banks, database, service
 from headrace.storage.database import Database, DatabaseError
 
+ANN = service.Caller(False, "ann")
+
 OPEN = {
     *(
         "view_user",
@@ -50,9 +52,9 @@ def test_guests_may_read_and_change_nothing(data: Database) -> None:
     assert reading >= OPEN
     for name in service.METHODS.keys() - reading:
         with pytest.raises(service.Refused) as refused:
-            service.answer(data, name, {}, owner=False)
+            service.answer(data, name, {}, service.Caller(False))
         assert (refused.value.errnum, str(refused.value)) == (errno.EPERM, "Request requires owner credentials")
-    assert "decay_factor" in service.answer(data, "list_configs", {}, owner=False)
+    assert "decay_factor" in service.answer(data, "list_configs", {}, service.Caller(False))
 
 
 @pytest.mark.parametrize(
@@ -70,15 +72,106 @@ def test_a_request_that_cannot_be_answered_is_refused(
     data: Database, name: str, payload, errnum: int, text: str
 ) -> None:
     with pytest.raises(service.Refused) as refused:
-        service.answer(data, name, payload, owner=True)
+        service.answer(data, name, payload, service.OWNER)
     assert refused.value.errnum == errnum
     assert text in str(refused.value)
 
 
 def test_a_queue_takes_whole_numbers_only(data: Database) -> None:
-    service.answer(data, "add_queue", {"queue": "a"}, owner=True)
+    service.answer(data, "add_queue", {"queue": "a"}, service.OWNER)
     with pytest.raises(service.Refused, match="passed in value must be an integer"):
-        service.answer(data, "edit_queue", {"queue": "a", "priority": "5"}, owner=True)
+        service.answer(data, "edit_queue", {"queue": "a", "priority": "5"}, service.OWNER)
+
+
+def call(data: Database, name: str, caller: service.Caller = service.OWNER, **payload: object) -> None:
+    service.answer(data, name, payload, caller)
+
+
+@pytest.fixture
+def coordinated(data: Database) -> Database:
+    """Banks root, A, B; A1 and A2 below A, of which ann is the coordinator; bob in A1, cy in A2 and B."""
+    for bank, parent in (("root", ""), ("A", "root"), ("B", "root"), ("A1", "A"), ("A2", "A")):
+        call(data, "add_bank", bank=bank, parent_bank=parent, shares=1)
+    for user, bank in (("bob", "A1"), ("cy", "A2"), ("cy", "B")):
+        call(data, "add_user", username=user, bank=bank, userid=7)
+    call(data, "add_coordinator", username="ann", bank="A")
+    return data
+
+
+ALLOWED = [
+    ("add_user", {"username": "di", "bank": "A1"}),
+    ("edit_user", {"username": "bob", "bank": "A1", "shares": 5, "max_nodes": 3}),
+    ("delete_user", {"username": "bob", "bank": "A1"}),
+    ("add_bank", {"bank": "A3", "parent_bank": "A", "shares": 1}),
+    ("edit_bank", {"bank": "A1", "shares": 5}),
+    ("delete_bank", {"bank": "A1"}),
+]
+FORBIDDEN = [
+    ("add_user", {"username": "di", "bank": "B"}),
+    ("add_user", {"username": "di", "bank": "A1", "userid": 0}),
+    ("add_user", {"username": "di"}),
+    ("edit_user", {"username": "cy", "bank": "B", "shares": 5}),
+    ("edit_user", {"username": "cy", "shares": 5}),
+    ("edit_user", {"username": "cy", "bank": "A2", "default_bank": "A2"}),
+    ("edit_user", {"username": "cy", "bank": "A2", "userid": 0}),
+    ("edit_user", {"username": "cy", "bank": "A2", "fairshare": 1.0}),
+    ("edit_user", {"username": "cy", "bank": ["A2"], "shares": 5}),
+    ("delete_user", {"username": "cy", "bank": "B"}),
+    ("delete_user", {"username": "bob", "bank": "A1", "force": True}),
+    ("add_bank", {"bank": "C", "parent_bank": "root", "shares": 1}),
+    ("add_bank", {"bank": "C", "shares": 1}),
+    ("edit_bank", {"bank": "A", "shares": 5}),
+    ("edit_bank", {"bank": "A1", "parent_bank": "root"}),
+    ("edit_bank", {"bank": "B", "parent_bank": "A"}),
+    ("delete_bank", {"bank": "A"}),
+    ("delete_bank", {"bank": "A1", "force": True}),
+    ("edit_all_users", {"shares": 5}),
+    ("add_queue", {"queue": "q"}),
+    ("add_coordinator", {"username": "ann", "bank": "root"}),
+    ("export_db", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "payload"), ALLOWED)
+def test_a_coordinator_may_change_what_is_below_the_bank(coordinated: Database, name: str, payload) -> None:
+    for caller in (service.Caller(False, "bob"), service.Caller(False)):
+        with pytest.raises(service.Refused, match="Request requires owner credentials"):
+            service.answer(coordinated, name, payload, caller)
+    assert service.answer(coordinated, name, payload, ANN) == ""
+    call(coordinated, "delete_coordinator", username="ann", bank="A")
+    with pytest.raises(service.Refused, match="Request requires owner credentials"):
+        service.answer(coordinated, name, payload, ANN)
+
+
+@pytest.mark.parametrize(("name", "payload"), FORBIDDEN)
+def test_a_coordinator_may_change_nothing_else(coordinated: Database, name: str, payload) -> None:
+    with pytest.raises(service.Refused, match="Request requires owner credentials"):
+        service.answer(coordinated, name, payload, ANN)
+
+
+def test_coordinators_are_listed_and_go_with_their_bank(coordinated: Database) -> None:
+    assert (
+        service.answer(coordinated, "list_coordinators", {}, ANN) == "username | bank\n---------+-----\nann      | A   "
+    )
+    for name, payload, why in (
+        ("add_coordinator", {"username": "ann", "bank": "A"}, "IntegrityError: ann is a coordinator of bank A already"),
+        ("add_coordinator", {"username": "ann", "bank": "X"}, "bank X not found in bank_table"),
+        ("delete_coordinator", {"username": "ann", "bank": "B"}, "ann is not a coordinator of bank B"),
+    ):
+        with pytest.raises(service.Refused, match=why):
+            call(coordinated, name, **payload)
+    call(coordinated, "delete_bank", bank="A", force=True)
+    with pytest.raises(service.Refused, match="no results found in query"):
+        call(coordinated, "list_coordinators")
+
+
+def test_tables_of_our_own_appear_with_the_first_coordinator(data: Database) -> None:
+    with pytest.raises(service.Refused, match="no results found in query"):
+        call(data, "list_coordinators")
+    assert not any(table.startswith("headrace") for table in database.tables(data))
+    with pytest.raises(service.Refused, match="Request requires owner credentials"):
+        call(data, "add_coordinator", ANN, username="ann", bank="A")
+    assert not any(table.startswith("headrace") for table in database.tables(data))
 
 
 def test_an_error_of_a_method_is_told_and_ends_nothing(data: Database, monkeypatch, capsys) -> None:
@@ -88,7 +181,7 @@ def test_an_error_of_a_method_is_told_and_ends_nothing(data: Database, monkeypat
 
     monkeypatch.setitem(service.METHODS, "broken", service.Method(broken, False))
     with pytest.raises(service.Refused, match="broken: ZeroDivisionError: no method is perfect"):
-        service.answer(data, "broken", {}, owner=True)
+        service.answer(data, "broken", {}, service.OWNER)
     assert "Traceback" in capsys.readouterr().err
     assert data.rows("SELECT count(*) FROM config_table") == [(7,)]
 
@@ -98,20 +191,20 @@ def test_a_locked_database_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -
     with contextlib.closing(database.opened(path)) as data, contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(service.Refused, match="add-project: OperationalError: database is locked"):
-            service.answer(data, "add_project", {"project": "a"}, owner=True)
-        assert "project_id" in service.answer(data, "list_projects", {}, owner=True)
+            service.answer(data, "add_project", {"project": "a"}, service.OWNER)
+        assert "project_id" in service.answer(data, "list_projects", {}, service.OWNER)
         other.rollback()
-        assert service.answer(data, "add_project", {"project": "a"}, owner=True) == ""
+        assert service.answer(data, "add_project", {"project": "a"}, service.OWNER) == ""
 
 
 def test_a_full_database_is_told_and_nothing_is_half_done(data: Database) -> None:
     ((pages,),) = data.rows("PRAGMA page_count")
     data.rows(f"PRAGMA max_page_count = {pages}")
-    service.answer(data, "add_bank", {"bank": "root", "shares": 1}, owner=True)
+    service.answer(data, "add_bank", {"bank": "root", "shares": 1}, service.OWNER)
     added = 0
     with pytest.raises(service.Refused, match="add-user: OperationalError: database or disk is full"):
         for added in range(10000):
-            service.answer(data, "add_user", {"username": f"u{added}", "bank": "root", "userid": 5}, owner=True)
+            service.answer(data, "add_user", {"username": f"u{added}", "bank": "root", "userid": 5}, service.OWNER)
     assert 0 < added < 10000
     for table, each in (
         ("association_table", 1),
@@ -128,7 +221,7 @@ def test_two_programs_that_write_take_turns(path: str) -> None:
         with contextlib.closing(database.opened(path)) as data:
             data.execute("PRAGMA synchronous = OFF")
             for number in range(25):
-                service.answer(data, "add_project", {"project": f"{name}{number}"}, owner=True)
+                service.answer(data, "add_project", {"project": f"{name}{number}"}, service.OWNER)
 
     threads = [threading.Thread(target=add, args=(name,)) for name in "ab"]
     for thread in threads:
@@ -160,7 +253,7 @@ class Tables(RuleBasedStateMachine):
     def call(self, name: str, **payload: object) -> None:
         before = self.everything()
         try:
-            service.answer(self.data, name, payload, owner=True)
+            service.answer(self.data, name, payload, service.OWNER)
         except service.Refused as exc:
             assert exc.errnum == errno.EINVAL
             assert "ValueError" in str(exc) or "IntegrityError" in str(exc), str(exc)
@@ -234,6 +327,6 @@ def test_a_connection_that_is_closed_is_told(path: str) -> None:
     data = database.opened(path)
     data.close()
     with pytest.raises(service.Refused, match="list-projects: ProgrammingError"):
-        service.answer(data, "list_projects", {}, owner=True)
+        service.answer(data, "list_projects", {}, service.OWNER)
     with pytest.raises(DatabaseError):
         data.execute("SELECT 1")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from headrace.cli.account.arguments import Table
 
 _BANK = argument("bank", metavar="BANK", help="The bank")
+_USER = argument("username", metavar="USERNAME", help="The user")
 _IGNORE = {"metavar": "TIME", "help": f"Usage leaves out jobs that ended before this time, {WHEN}"}
 
 COMMANDS: Table = {
@@ -47,6 +48,9 @@ COMMANDS: Table = {
         argument("--ignore-older-than", **_IGNORE),
     ),
     "list-banks": (flag("--inactive", help="Also banks that are inactive"), FIELDS, JSON, FORMAT),
+    "add-coordinator": (_USER, _BANK),
+    "delete-coordinator": (_USER, _BANK),
+    "list-coordinators": (JSON, FORMAT),
     "bank-info": (
         flag("-v", "--verbose", help="Also the usage, and whether a line is a bank or a user"),
         flag("-P", "--parsable", help="Separate columns by |"),

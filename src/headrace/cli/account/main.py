@@ -38,6 +38,9 @@ COMMANDS = {
     "edit-bank": ("banks", "Change a bank's shares, parent or priority"),
     "list-banks": ("banks", "List banks"),
     "bank-info": ("banks", "Show shares and usage as parts of the whole"),
+    "add-coordinator": ("banks", "Let a user change the users of a bank and what is below it"),
+    "delete-coordinator": ("banks", "Take a coordinator's rights in a bank away"),
+    "list-coordinators": ("banks", "List the coordinators of banks"),
     "add-queue": ("queues", "Add a queue"),
     "view-queue": ("queues", "Show a queue"),
     "edit-queue": ("queues", "Change a queue's priority and limits; -1 resets a value to its default"),
@@ -103,7 +106,12 @@ def main(argv: List[str]) -> int:
     if args.subcommand == "update-usage":
         return _update_usage(args)
     method = args.subcommand.replace("-", "_")
-    answer = Handle().rpc(f"accounting.{method}", _payload(args, method)).get()
+    handle = Handle()
+    try:
+        answer = handle.rpc(f"accounting.{method}", _payload(args, method)).get()
+    except OSError as exc:
+        # As flux-accounting prints it, without the errno.
+        raise CommandError(str(exc.strerror)) from None
     text = answer[method]
     if method == "report" and args.html:
         with open(args.html, "w", encoding="utf-8") as file:

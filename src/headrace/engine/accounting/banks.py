@@ -7,7 +7,7 @@ import pwd
 from typing import Any
 
 from headrace.engine.accounting import users
-from headrace.engine.accounting.database import insert
+from headrace.engine.accounting.database import has_table, insert
 from headrace.engine.accounting.requests import (
     IntegrityError,
     Payload,
@@ -198,6 +198,8 @@ def delete_bank(database: Database, payload: Payload) -> str:
             database.execute(f"UPDATE {TABLE} SET active = 0 WHERE bank = :bank", {"bank": each})
         for (user,) in database.rows("SELECT username FROM association_table WHERE bank = :bank", {"bank": each}):
             users.remove(database, str(user), each, force)
+        if force and has_table(database, "headrace_coordinator"):
+            database.execute("DELETE FROM headrace_coordinator WHERE bank = :bank", {"bank": each})
     if force:
         sum_usage(database)
     return ""

@@ -1,7 +1,8 @@
 """How the accounting database is created and opened. Only this room opens it; brokers do not import it.
 
 The file is that of flux-accounting: its tables are `schema/accounting.sql`, and its version is SQLite's
-`PRAGMA user_version`. Its journal mode is left as it is, because other programs open the file, too.
+`PRAGMA user_version`. Its journal mode is left as it is, because other programs open the file, too. Tables of our own
+are named `headrace_*`; their schema files (`schema/own`) are applied when the first of them is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 from headrace.formats.spec import duration
 from headrace.sched.accounting.rows import DEFAULT_CONFIG, DEFAULT_WEIGHTS
-from headrace.storage.database import Database, DatabaseError, sqlite, statements
+from headrace.storage.database import Database, DatabaseError, migrate, migrations, sqlite, statements
 
 DEFAULT_PATH = "/var/lib/flux/FluxAccounting.db"
 VERSION = 38
@@ -79,6 +80,15 @@ def tables(database: Database) -> dict[str, str]:
     where = "type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
     rows = database.rows(f"SELECT name, sql FROM sqlite_master WHERE {where}")
     return {str(name): str(sql) for name, sql in rows}
+
+
+def need_own_tables(database: Database) -> None:
+    """Create the tables of our own, or bring them to the current schema. Raises DatabaseError."""
+    migrate(database, migrations(Path(__file__).with_name("schema") / "own"), "headrace_version")
+
+
+def has_table(database: Database, table: str) -> bool:
+    return bool(database.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :table", {"table": table}))
 
 
 def insert(database: Database, table: str, row: Mapping[str, Any], or_ignore: bool = False) -> int:

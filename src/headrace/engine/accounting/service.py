@@ -1,14 +1,16 @@
 """The service `accounting`: a client of the instance that answers `accounting.METHOD` from the database.
 
-`flux account-service` and the module `accounting` run it as a process of its own. Reading is open to everybody, changes
-are for the owner of the instance. Each request is one transaction, so a failed change leaves nothing behind. A new
-subcommand of `flux account` is a function in the file of its subject and a line in METHODS.
+`flux account-service` and the module `accounting` run it as a process of its own. Reading is open to everybody. Changes
+are for the owner and the administrators of the instance, and for coordinators within their bank. Each request is one
+transaction, so a failed change leaves nothing behind. A new subcommand of `flux account` is a function in the file of
+its subject and a line in METHODS.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import pwd
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from typing import NamedTuple
 from headrace.engine.accounting import (
     banks,
     configs,
+    coordinators,
     database,
     export,
     factors,
@@ -32,7 +35,7 @@ from headrace.engine.accounting import (
 )
 from headrace.engine.accounting.follow import Follower, Settings
 from headrace.engine.accounting.requests import IntegrityError, Payload
-from headrace.formats.spec.message import EVENT, REQUEST, ROLE_OWNER, Message, error_response, response
+from headrace.formats.spec.message import EVENT, REQUEST, ROLE_ADMIN, ROLE_OWNER, Message, error_response, response
 from headrace.formats.spec.stdlib_parts import signal
 from headrace.storage.database import Database, DatabaseError
 from headrace.wire.client.handle import Handle
@@ -42,10 +45,24 @@ NAME = "accounting"
 
 
 class Method(NamedTuple):
-    """`call` returns the text to print, "" for none; `open` methods only read, and are for guests, too."""
+    """`call` returns the text to print, "" for none; `open` methods only read, and are for guests, too.
+
+    A method with `own_tables` needs tables that flux-accounting does not have.
+    """
 
     call: Callable[[Database, Payload], str]
     open: bool
+    own_tables: bool = False
+
+
+class Caller(NamedTuple):
+    """Who sent a request; `is_admin` is true for the owner, too, and `user` is "" without an account."""
+
+    is_admin: bool
+    user: str = ""
+
+
+OWNER = Caller(True)
 
 
 METHODS: dict[str, Method] = {
@@ -80,6 +97,9 @@ METHODS: dict[str, Method] = {
     "add_config": Method(configs.add_config, False),
     "edit_config": Method(configs.edit_config, False),
     "delete_config": Method(configs.delete_config, False),
+    "add_coordinator": Method(coordinators.add_coordinator, False, own_tables=True),
+    "delete_coordinator": Method(coordinators.delete_coordinator, False, own_tables=True),
+    "list_coordinators": Method(coordinators.list_coordinators, True),
     "export_db": Method(export.export_db, False),
     "export_json": Method(export.export_json, False),
     "pop_db": Method(export.pop_db, False),
@@ -102,24 +122,25 @@ class Refused(Exception):
         self.errnum = errnum
 
 
-def need_owner(owner: bool) -> None:
-    """Raise Refused unless a request is from the owner of the instance."""
-    if not owner:
-        raise Refused(errno.EPERM, "Request requires owner credentials")
+_NOT_ALLOWED = "Request requires owner credentials"
 
 
-def answer(data: Database, name: str, payload: Payload, owner: bool) -> str:
+def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
     """The text of a method's answer. Raises Refused."""
     method = METHODS.get(name)
     if method is None:
         raise Refused(errno.ENOSYS, f"No service matching {NAME}.{name} is registered")
-    if not method.open:
-        need_owner(owner)
     shown = name.replace("_", "-")
     try:
         # Writers of one database take turns from their first statement on; otherwise two could wait for each other.
+        if method.own_tables and caller.is_admin:
+            database.need_own_tables(data)
         with data.transaction(locked=not method.open):
+            if not (method.open or caller.is_admin or coordinators.may(data, caller.user, name, payload)):
+                raise Refused(errno.EPERM, _NOT_ALLOWED)
             return method.call(data, payload)
+    except Refused:
+        raise
     except KeyError as exc:
         raise Refused(errno.EINVAL, f"{shown}: missing key in payload: {exc}") from exc
     except DatabaseError as exc:
@@ -159,16 +180,16 @@ class Service:
         service, _, name = msg.topic.partition(".")
         if service != NAME:
             return
-        owner = bool(msg.rolemask & ROLE_OWNER)
         try:
             if name == "shutdown_service":
-                need_owner(owner)
+                if not msg.rolemask & ROLE_OWNER:
+                    raise Refused(errno.EPERM, _NOT_ALLOWED)
                 self._respond(msg, response(msg))
                 self.reactor.stop()
             elif name == "stats-get" and self.follower is not None:
                 self._respond(msg, response(msg, self.follower.stats()))
             else:
-                self._respond(msg, response(msg, {name: answer(self.data, name, msg.obj or {}, owner) or 0}))
+                self._respond(msg, response(msg, {name: answer(self.data, name, msg.obj or {}, _caller(msg)) or 0}))
                 if self.follower is not None and not METHODS[name].open:
                     self.follower.changed(name)
         except ValueError as exc:
@@ -179,6 +200,15 @@ class Service:
     def _respond(self, msg: Message, reply: Message) -> None:
         if not msg.noresponse:
             self.handle.send(reply)
+
+
+def _caller(msg: Message) -> Caller:
+    if msg.rolemask & (ROLE_OWNER | ROLE_ADMIN):
+        return OWNER
+    try:
+        return Caller(False, pwd.getpwuid(msg.userid).pw_name)
+    except (KeyError, OverflowError):
+        return Caller(False)
 
 
 def serve(path: str, background: bool, settings: Settings | None = None) -> int:
