@@ -100,13 +100,23 @@ def test_waiting_jobs_get_their_priorities_from_the_services(in_broker: Run) -> 
         id = await world.job()
         assert await states(world) == [PRIORITY]
         for body, errnum, text, logged in (
-            ({"data": [{"userid": 1}]}, errno.EINVAL, "associations[0].bank: missing", "mf_priority unpack: associations"),
+            (
+                {"data": [{"userid": 1}]},
+                errno.EINVAL,
+                "associations[0].bank: missing",
+                "mf_priority unpack: associations",
+            ),
             ({}, errno.EPROTO, "job-manager.mf_priority.rec_update: data: missing", "failed to unpack custom_priority"),
-            (None, errno.EPROTO, "job-manager.mf_priority.rec_update: data: missing", "failed to unpack custom_priority"),
+            (
+                None,
+                errno.EPROTO,
+                "job-manager.mf_priority.rec_update: data: missing",
+                "failed to unpack custom_priority",
+            ),
         ):
             reply = await world.client.call("job-manager.mf_priority.rec_update", body)
             assert (reply.errnum, reply.text) == (errnum, text)
-            assert logged in broker.logged[-1][2]
+            assert logged in broker.logged[-1]
         await rpc("job-manager.mf_priority.rec_update", {"data": own_rows(fairshare=0.25)})
         await rpc("job-manager.mf_priority.rec_fac_update", {"data": [{"factor": "fairshare", "weight": 1000}]})
         await rpc("job-manager.mf_priority.rec_bank_update", {"data": [{"bank": "A", "priority": 5.0}]})

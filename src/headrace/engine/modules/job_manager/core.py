@@ -148,7 +148,7 @@ class Core:
         job.apply(event)
         if job.state != was:
             self.count(job, was)
-            if self.policy is not DEFAULT:
+            if (was | job.state) >= SCHED and self.policy is not DEFAULT:
                 self.steps.entered(job)
 
     def post_shared(self, job: Job, name: str, context: dict[str, Any]) -> None:

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from headrace.formats.spec.job_state import State
 
 _SYSTEM = "attributes.system."
-# Attributes of a jobspec that are names.
-_NAMES = ("bank", "project")
 _BANK = f"{_SYSTEM}bank"
+_PROJECT = f"{_SYSTEM}project"
 _QUEUE = f"{_SYSTEM}queue"
 
 
@@ -41,25 +40,27 @@ class MultiFactorPolicy:
         self._requests: dict[int, Request] = {}
         # The request of the job that was validated last. It is kept only when the job is added.
         self._validated: Request | None = None
+        # The resources of the latest request, and their nodes and cores: most jobs ask for what another one asked for.
+        self._counted: tuple[Any, int, int] = (None, 0, 0)
 
     def validate(self, job: Job) -> str:
         system = js.system(job.jobspec)
-        if not all(isinstance(system.get(key, ""), str) for key in _NAMES):
+        if not (isinstance(system.get("bank", ""), str) and isinstance(system.get("project", ""), str)):
             return "unable to unpack bank arg"
-        request = self._validated = _request_of(job)
+        request = self._validated = self._request_of(job)
         return self.factors.refusal(request)
 
     def added(self, job: Job) -> dict[str, Any]:
         request, self._validated = self._validated, None
         if request is None or request.id != job.id:
-            request = _request_of(job)
+            request = self._request_of(job)
         updates = self.factors.defaults(request)
         request = self._requests[job.id] = _updated(request, updates)
         self.factors.added(request)
         return updates
 
     def count(self, job: Job) -> None:
-        request = self._requests[job.id] = _request_of(job)
+        request = self._requests[job.id] = self._request_of(job)
         state = job.state
         if state == CLEANUP and not job.has_resources:
             # The job only waits for its end.
@@ -127,27 +128,24 @@ class MultiFactorPolicy:
 
     def updated(self, job: Job) -> Sequence[Release]:
         old = self._requests[job.id]
-        new = self._requests[job.id] = _request_of(job)
+        new = self._requests[job.id] = self._request_of(job)
         return self.factors.updated(old, new) if new != old else ()
 
     def query(self) -> dict[str, Any]:
         return self.factors.query()
 
-
-def _request_of(job: Job) -> Request:
-    jobspec = job.jobspec
-    system = js.system(jobspec)
-    counts = js.counts(jobspec)
-    return Request(
-        job.id,
-        job.userid,
-        job.queue,
-        _text(system.get("bank")),
-        _text(system.get("project")),
-        counts.nnodes or min(counts.ncores, 1),
-        counts.ncores,
-        js.duration(jobspec),
-    )
+    def _request_of(self, job: Job) -> Request:
+        jobspec = job.jobspec
+        system = js.system(jobspec)
+        bank, project = _text(system.get("bank")), _text(system.get("project"))
+        resources = jobspec["resources"]
+        known, nodes, cores = self._counted
+        if resources != known:
+            counts = js.counts(jobspec)
+            nodes, cores = counts.nnodes or min(counts.ncores, 1), counts.ncores
+            self._counted = (resources, nodes, cores)
+        duration = float(system.get("duration") or 0.0)
+        return Request(job.id, job.userid, job.queue, bank, project, nodes, cores, duration)
 
 
 def _text(value: Any) -> str:
@@ -157,6 +155,6 @@ def _text(value: Any) -> str:
 
 def _updated(request: Request, updates: dict[str, str]) -> Request:
     """A request with the attributes of a jobspec update."""
-    return (
-        replace(request, **{key.removeprefix(_SYSTEM): value for key, value in updates.items()}) if updates else request
-    )
+    if not updates:
+        return request
+    return replace(request, bank=updates.get(_BANK, request.bank), project=updates.get(_PROJECT, request.project))

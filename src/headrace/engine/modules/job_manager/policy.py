@@ -59,7 +59,10 @@ class JobPolicy(Protocol):
         """A memo about the priority just computed; None if it is as before."""
 
     def entered(self, job: Job, state: State) -> Sequence[Release]:
-        """Follow a job to a state. INACTIVE is reported early, as soon as the resources are free."""
+        """Follow a job to a state, once it has been in SCHED, and to its end.
+
+        INACTIVE is reported early, as soon as the resources are free.
+        """
 
     def may_start(self, job: Job) -> str:
         """The name of the limit that a job would exceed if it started now, or ""."""

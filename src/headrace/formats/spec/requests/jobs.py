@@ -60,7 +60,9 @@ JOB_MANAGER: Methods = {
     "jobtap": form({"load?": str, "conf?": object, "remove?": str, "query_only?": bool}),
     "jobtap-query": form({"name": str}),
     # The handlers check these, because they log what is wrong.
-    **dict.fromkeys((f"mf_priority.rec{name}_update" for name in ("", "_q", "_proj", "_bank", "_fac", "_config")), None),
+    **dict.fromkeys(
+        (f"mf_priority.rec{name}_update" for name in ("", "_q", "_proj", "_bank", "_fac", "_config")), None
+    ),
     "mf_priority.reprioritize": _NONE,
 }
 
