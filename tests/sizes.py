@@ -26,6 +26,8 @@ SIZES = {
     "wishes": Size(6_000, 300_000),
     # orders in which messages between job manager, scheduler and agents may come
     "orders": Size(40, 400),
+    # histories of jobs under the limits of the multi-factor policy
+    "limited_lives": Size(80, 4_000),
     # arbitrary MiniClusters of which objects are made
     "objects": Size(2_000, 50_000),
     # the same whose objects a real API server is shown

@@ -9,7 +9,9 @@ first, each hold on its own.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -19,6 +21,7 @@ from accounting_rows import UNLIMITED, association_row, queue_row
 from headrace.formats.spec.job_state import DEPEND, INACTIVE, PRIORITY, RUN, SCHED
 from headrace.sched.accounting.multifactor import MultiFactor
 from headrace.sched.accounting.values import Release, Request
+from sizes import size
 
 USERS, BANKS, QUEUES = (1, 2), ("A", "B"), ("", "q", "r", "unknown")
 FEW = st.sampled_from([1, 2, 3, UNLIMITED])
@@ -35,6 +38,15 @@ QUEUE = st.fixed_dictionaries(
         "max_sched_cores_per_assoc": st.sampled_from([8, 12, UNLIMITED]),
         "max_nodes": SIZES,
         "max_cores": st.sampled_from([8, 12, UNLIMITED]),
+    }
+)
+JOB = st.fixed_dictionaries(
+    {
+        "userid": st.sampled_from([1, 1, 2]),
+        "bank": st.sampled_from(["A", "A", "A", "B"]),
+        "queue": st.sampled_from(["q", "q", "q", "r", "", "unknown"]),
+        "size": st.sampled_from([(1, 1), (1, 1), (2, 2), (2, 4), (3, 3), (4, 8)]),
+        "waits": st.sampled_from([False, False, False, True]),
     }
 )
 KEYS = {"attributes.system.queue": "queue", "attributes.system.bank": "bank"}
@@ -205,14 +217,12 @@ class Lives(RuleBasedStateMachine):
 
     # What happens.
 
-    @rule(
-        userid=st.sampled_from(USERS),
-        bank=st.sampled_from(BANKS),
-        queue=st.sampled_from(QUEUES),
-        size=st.sampled_from([(1, 1), (1, 4), (2, 2), (2, 4), (3, 3), (4, 8)]),
-        waits=st.booleans(),
-    )
-    def submit(self, userid: int, bank: str, queue: str, size: tuple[int, int], waits: bool) -> None:
+    @rule(jobs=st.lists(JOB, min_size=1, max_size=6))
+    def submit(self, jobs: list[dict[str, Any]]) -> None:
+        for job in jobs:
+            self.submit_one(**job)
+
+    def submit_one(self, userid: int, bank: str, queue: str, size: tuple[int, int], waits: bool) -> None:
         self.ids += 1
         request = Request(self.ids, userid, queue, bank, "*", *size)
         if self.policy.refusal(request):
@@ -241,11 +251,12 @@ class Lives(RuleBasedStateMachine):
             job.dependencies.remove("other")
             self.advance(job)
 
-    @rule(data=st.data())
-    def start(self, data: st.DataObject) -> None:
-        job = self.some(data, SCHED)
-        if job is not None:
-            self.allocate(job)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def start(self, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            job = self.some(data, SCHED)
+            if job is not None:
+                self.allocate(job)
 
     def allocate(self, job: Job) -> None:
         if not job.is_asked or job.urgency == 0:
@@ -262,9 +273,16 @@ class Lives(RuleBasedStateMachine):
         expected = self.expected(mine.userid, mine.bank)
         self.follow(self.policy.entered(mine, RUN), expected)
 
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def end(self, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            job = self.some(data, RUN)
+            if job is not None:
+                self.finish(job)
+
     @rule(data=st.data())
-    def end(self, data: st.DataObject) -> None:
-        job = self.some(data, DEPEND, PRIORITY, SCHED, RUN)
+    def cancel(self, data: st.DataObject) -> None:
+        job = self.some(data, DEPEND, PRIORITY, SCHED)
         if job is not None:
             self.finish(job)
 
@@ -400,5 +418,5 @@ class Lives(RuleBasedStateMachine):
             }
 
 
-TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLives = pytest.mark.soak(Lives.TestCase)
+TestLives.settings = settings(max_examples=size("limited_lives"), stateful_step_count=40, deadline=None)

@@ -25,7 +25,8 @@ def trees(draw: st.DrawFn) -> tuple[list[Bank], list[User]]:
         banks.append(Bank(f"b{i}", f"b{parent}", draw(st.integers(0, 3)), draw(st.integers(0, 9)) > 0))
     parents = {bank.parent for bank in banks}
     leaves = [bank.name for bank in banks if bank.name not in parents]
-    usages = st.sampled_from([0.0, 1e-10, 0.25, 0.5, 1.0, 2.0, 3.0])
+    # Sums of these are exact in any order; the second is too small to count.
+    usages = st.sampled_from([0.0, 2.0**-34, 0.25, 0.5, 1.0, 2.0, 3.0])
     users = [
         User(f"u{i}", draw(st.sampled_from(leaves)), draw(st.integers(0, 3)), draw(usages), draw(st.integers(0, 9)) > 0)
         for i in range(draw(st.integers(0, 14)))
@@ -137,6 +138,13 @@ def test_small_usages_are_not_cut_to_whole_numbers() -> None:
         "c": pytest.approx(2 / 3),
         "a": pytest.approx(1 / 3),
     }
+
+
+def test_sums_are_taken_from_left_to_right_as_in_flux_accounting() -> None:
+    usages = {"a": (3, 3.3), "b": (2, 2.2), "c": (0, 3.3), "d": (1, 0.3)}
+    found = shares(PAIR[:2], *(User(name, "A", own, usage) for name, (own, usage) in usages.items()))
+    # 3 of 6 to 3.3 of 9.100000000000001, and 2 of 6 to 2.2; with the exact sum, 9.1, they differ in the last digits.
+    assert found == {"d": 1.0, "a": 0.75, "b": 0.75, "c": 0.25}
 
 
 def test_without_usage_a_user_is_first_and_without_shares_last() -> None:

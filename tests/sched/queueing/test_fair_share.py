@@ -90,9 +90,21 @@ def test_a_half_life_that_is_not_positive_is_refused(half_life: float) -> None:
         FairShare(half_life)
 
 
-def test_banks_that_are_no_tree_are_refused() -> None:
-    with pytest.raises(ValueError, match='of bank "C": bank: does not exist'):
-        FairShare(1, BANKS, [User("c", "C", 1, 0.0)])
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ([User("c", "C", 1, 0.0)], 'of bank "C": bank: does not exist'),
+        ([USERS[0], USERS[0]], 'user "a" of bank "A": occurs twice'),
+    ],
+)
+def test_banks_and_users_that_are_no_tree_are_refused(users: list[User], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FairShare(1, BANKS, users)
+
+
+def test_one_bank_that_is_given_is_closed_to_others() -> None:
+    fair = FairShare(1, BANKS[:1], [User("a", "root", 1, 0.0)])
+    assert (fair.add("b"), fair.value("a"), fair.value("b")) == (False, 1.0, 0.0)
 
 
 def test_two_users_with_endless_queues_get_what_their_banks_have() -> None:

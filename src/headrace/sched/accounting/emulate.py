@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import fsum
 from typing import Any
 
 from headrace.sched.accounting import tables
-from headrace.sched.accounting.tree import Bank, Node, Standing, User, check_numbers
+from headrace.sched.accounting.tree import Bank, Node, Standing, User, check_numbers, total
 
 _COLUMNS = ("Username", "Bank", "Shares", "Usage", "FairShare")
 PARSABLE = "{username}|{bank}|{shares}|{usage}|{fairshare}"
@@ -85,7 +84,7 @@ def _node(item: Any, parent: str) -> Node:
         raise ValueError(f"{row}: children: must be a list, not {below!r}")
     children = () if is_user else [_node(child, name) for child in below]
     shares = _number(item, row, "shares", 1)
-    usage = _number(item, row, "usage", fsum(child.usage for child in children))
+    usage = _number(item, row, "usage", total(child.usage for child in children))
     check_numbers(row, shares, usage)
     return Node(name, parent if is_user else name, shares, usage, children, is_user)
 

@@ -3,8 +3,8 @@
 A child's level among its siblings is its part of the shares divided by its part of the usage. The tree is walked depth
 first, best level first, and an association's fair share is its rank divided by the number of associations. So a user
 of a bank that has used little is ahead of every user of a bank that has used much, and the numbers themselves do not
-matter. The algorithm is that of Slurm's priority plugin and of flux-accounting. Usage is summed in floating point and
-independently of its order. The cost is O(n log n), and the depth of the tree is not limited.
+matter. The algorithm is that of Slurm's priority plugin and of flux-accounting, except that usages are not cut to whole
+numbers. The cost is O(n log n), and the depth of the tree is not limited.
 
 The module reads no tables. A caller passes rows of `bank_table` and `association_table`, or a tree with usages of its
 own. Errors are ValueErrors that name the row, the column and the value.
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import groupby
-from math import fsum, inf
-from operator import itemgetter
+from math import inf
+from operator import add, itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -116,7 +117,7 @@ def tree(banks: Iterable[Bank], users: Iterable[User]) -> Node:
                 "so it cannot have users"
             )
         children = children or members.get(bank.name, [])
-        nodes[bank.name] = Node(bank.name, bank.name, bank.shares, fsum(node.usage for node in children), children)
+        nodes[bank.name] = Node(bank.name, bank.name, bank.shares, total(node.usage for node in children), children)
     return nodes[root.name] if root.active else Node(root.name, root.name, root.shares, 0.0)
 
 
@@ -142,9 +143,18 @@ def standings(root: Node) -> list[Standing]:
 
 def levels(siblings: Sequence[Node]) -> list[float]:
     """The level of each sibling. Without usage it is above all numbers, without shares it is 0."""
-    shares = fsum(node.shares for node in siblings)
-    usage = fsum(node.usage for node in siblings)
+    shares = total(node.shares for node in siblings)
+    usage = total(node.usage for node in siblings)
     return [_level(node, shares, usage) for node in siblings]
+
+
+def total(values: Iterable[float]) -> float:
+    """The sum from left to right.
+
+    Whether two levels are equal may depend on the last digit of a sum. With rows in the order of their names, sums are
+    those of flux-accounting.
+    """
+    return reduce(add, values, 0.0)
 
 
 def check_numbers(row: str, shares: float, usage: float) -> None:

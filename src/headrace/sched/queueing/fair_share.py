@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.sched.accounting.priority import Weights, job_priority
-from headrace.sched.accounting.tree import Bank, User, fair_share
+from headrace.sched.accounting.tree import Bank, User, fair_share, tree
 from headrace.sched.accounting.usage import Decay, Periods
 
 _WEIGHTS = Weights()
@@ -35,9 +35,11 @@ class FairShare:
         if half_life <= 0:
             raise ValueError(f"fair share: the half-life must be a positive number of seconds, not {half_life}")
         self.half_life = half_life
-        self._banks = list(banks) or [_ROOT]
-        self._is_open = self._banks == [_ROOT]
-        self._users = {(user.name, user.bank): user for user in users}
+        given, members = list(banks), list(users)
+        self._is_open = not given
+        self._banks = given or [_ROOT]
+        tree(self._banks, members)
+        self._users = {(user.name, user.bank): user for user in members}
         self._bank: dict[str, str] = {}
         for name, bank in self._users:
             self._bank.setdefault(name, bank)
