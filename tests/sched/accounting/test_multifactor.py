@@ -368,6 +368,17 @@ def test_a_job_that_is_held_gives_its_turn_to_another() -> None:
     assert made.ready() == [3]
 
 
+def test_a_queue_keeps_no_turn_from_another() -> None:
+    """The queue of the job that was named first may be stopped."""
+    made = policy(association_row(max_running_jobs=1))
+    first, second, third, fourth = (submit(made, jobid, queue=queue)[0] for jobid, queue in enumerate("aaab", 1))
+    start(made, first)
+    for request in (second, third, fourth):
+        assert made.may_start(request)
+    made.entered(first, INACTIVE)
+    assert made.ready() == [2, 4]
+
+
 def test_a_requeued_job_leaves_its_place() -> None:
     made = policy(association_row(max_running_jobs=1))
     first, second = submit(made, 1)[0], submit(made, 2)[0]

@@ -59,23 +59,32 @@ def free(
     releases: list[Release] = []
     ready: list[int] = []
     places = Places()
-    by_moment: dict[int, list[Group]] = {}
+    starts: dict[str, list[Group]] = {}
+    entries: list[Group] = []
+    holds: list[Group] = []
     for group in groups:
-        by_moment.setdefault(group.key.moment, []).append(group)
-    for job in _in_order(by_moment.get(START, ()), jobs):
-        if all(has_headroom(limit, job) for limit in limits[START]):
-            job.leave()
-            ready.append(job.request.id)
-            if job.priority:
-                places.take(job, RUN)
-    # Whether these jobs get resources soon is unknown, so no other job stays behind a dependency for them.
-    places.give_back()
-    for job in _in_order(by_moment.get(ENTRY, ()), jobs):
+        if group.key.moment == START:
+            starts.setdefault(group.key.queue, []).append(group)
+        elif group.key.moment == ENTRY:
+            entries.append(group)
+        else:
+            holds.append(group)
+    for in_queue in starts.values():
+        for job in _in_order(in_queue, jobs):
+            if all(has_headroom(limit, job) for limit in limits[START]):
+                job.leave()
+                ready.append(job.request.id)
+                if job.priority:
+                    places.take(job, RUN)
+        # Whether these jobs get resources soon is unknown: their queue may be stopped. So they take no places from jobs
+        # of other queues, and no other job stays behind a dependency for them.
+        places.give_back()
+    for job in _in_order(entries, jobs):
         if all(has_headroom(limit, job) for limit in limits[ENTRY]):
             job.leave()
             ready.append(job.request.id)
             places.take(job, SCHED)
-    for job in _in_order(by_moment.get(HOLD, ()), jobs):
+    for job in _in_order(holds, jobs):
         gone = [name for name in job.holds if has_headroom(BY_NAME[name], job)]
         if not gone:
             continue
