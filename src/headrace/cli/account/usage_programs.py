@@ -38,9 +38,10 @@ def _fetch(args: Namespace, data: Database, log: Callable[[str], None]) -> None:
 
 
 def _usage(_args: Namespace, data: Database, log: Callable[[str], None]) -> None:
-    from headrace.engine.accounting import usage
+    from headrace.engine.accounting import database, usage
 
     log("beginning job-usage update for flux-accounting DB; slow response times may occur")
+    database.need_own_tables(data)
     with data.transaction(locked=True):
         usage.update(data, time.time())
     log("job-usage update for flux-accounting DB now complete")

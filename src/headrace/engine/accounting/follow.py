@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from headrace.engine.accounting import fair_share, jobs, usage
+from headrace.engine.accounting.database import need_own_tables
 from headrace.engine.accounting.push import Pusher
 from headrace.engine.accounting.running import Running
 from headrace.storage.database import Database, DatabaseError
@@ -122,8 +123,8 @@ class Follower:
     def _resume(self) -> None:
         """Find the jobs that ended before the journal was opened and are not booked."""
         try:
+            need_own_tables(self.data)
             with self.data.transaction(locked=True):
-                usage.add_own_tables(self.data)
                 booked = usage.marked(self.data)
                 since = usage.resume_point(self.data) or jobs.last_end(self.data)
             missed = [id for _, id in jobs.ended_since(self.handle, since) if str(id) not in booked]

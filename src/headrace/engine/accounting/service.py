@@ -105,7 +105,7 @@ METHODS: dict[str, Method] = {
     "pop_db": Method(export.pop_db, False),
     "view_job_records": Method(records.view_job_records, True),
     "scrub_old_jobs": Method(records.scrub_old_jobs, False),
-    "clear_usage": Method(usage.clear_usage, False),
+    "clear_usage": Method(usage.clear_usage, False, own_tables=True),
     "jobs": Method(priorities.list_priorities, True),
     "show_usage": Method(usage_reports.show_usage, True),
     "why": Method(why.why, True),

@@ -4,6 +4,8 @@ A job is booked in the transaction that marks it in `headrace_booked`. Marks are
 job. An older job counts as booked if its association was charged for a job that ended later, which is the rule of
 flux-accounting, whose programs may have written the database before. The hour is for jobs that arrive late, and for
 clocks that were set back.
+
+The functions need the tables of `database.need_own_tables`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import time
 from collections import defaultdict
 from functools import lru_cache
 from math import fsum
-from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from headrace.engine.accounting.configs import configuration
 from headrace.engine.accounting.requests import Payload, timestamp
 from headrace.formats.spec.idset import IdsetError, parse_ranges
 from headrace.sched.accounting.usage import Decay, Periods, ResourceWeights, job_usage
-from headrace.storage.database import Database, statements
+from headrace.storage.database import Database
 
 # Seconds for which marks are kept after the last end.
 MARGIN = 3600.0
@@ -118,13 +119,6 @@ def marked(database: Database) -> set[str]:
     return {str(id) for (id,) in database.rows("SELECT id FROM headrace_booked")}
 
 
-def add_own_tables(database: Database) -> None:
-    """Add Headrace's own tables, unless they exist."""
-    sql = Path(__file__).with_name("schema").joinpath("headrace.sql").read_text(encoding="utf-8")
-    for statement in statements(sql):
-        database.execute(statement)
-
-
 def clear_usage(database: Database, payload: Payload) -> str:
     """Set the usage of banks to 0; jobs that ended before `ignore_older_than`, by default now, never count again."""
     names = payload["banks"]
@@ -132,7 +126,6 @@ def clear_usage(database: Database, payload: Payload) -> str:
         raise ValueError("banks: must be a list of banks")
     given = payload.get("ignore_older_than")
     before = int(time.time()) if given is None else timestamp(given)
-    add_own_tables(database)
     for bank in names:
         banks.need_bank(database, bank)
         values = {"bank": bank, "before": before}
@@ -150,7 +143,6 @@ def clear_usage(database: Database, payload: Payload) -> str:
 
 
 def _last_end(database: Database) -> float:
-    add_own_tables(database)
     found = database.rows("SELECT t_inactive FROM headrace_last_end")
     return float(found[0][0]) if found else 0.0
 
