@@ -151,7 +151,7 @@ def _book(database: Database, now: float, ids: List[str] | None) -> int:
     config = configuration(database)
     _roll(database, now, _decay(config))
     last_end = _last_end(database)
-    ended = _unbooked(database, last_end, float(config.get("reconfigure_time", 0.0)), ids)
+    ended = _unbooked(database, last_end, _number(config, "reconfigure_time", 0.0), ids)
     if ended:
         _add(database, ended, _weights(config))
         _mark(database, ended, last_end)
@@ -200,11 +200,19 @@ _USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
 
 
 def _weights(config: dict[str, str]) -> ResourceWeights:
-    return ResourceWeights(*(float(config.get(f"{each}_weight", usual)) for each, usual in _USUAL_WEIGHTS))
+    return ResourceWeights(*(_number(config, f"{each}_weight", usual) for each, usual in _USUAL_WEIGHTS))
 
 
 def _decay(config: dict[str, str]) -> Decay:
-    return Decay(**{key: float(config[key]) for key in Decay.__struct_fields__ if key in config})
+    return Decay(**{key: _number(config, key, 0.0) for key in Decay.__struct_fields__ if key in config})
+
+
+def _number(config: dict[str, str], key: str, usual: float) -> float:
+    """A setting that is a number. Raises ValueError that names it."""
+    try:
+        return float(config.get(key, usual))
+    except ValueError:
+        raise ValueError(f"config_table: {key}: {config[key]!r} is not a number") from None
 
 
 def _end_of_period(database: Database, now: float, decay: Decay) -> float:
