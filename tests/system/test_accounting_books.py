@@ -16,7 +16,7 @@ from bootstrapped import Cluster, cluster, until
 from instance import processes_with
 
 import seeds
-from headrace.engine.accounting import database
+from headrace.engine.accounting import database, users
 from headrace.formats.spec import jobspec_build
 from headrace.storage.database import Database
 from headrace.wire.query import signing
@@ -36,6 +36,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Cluster, Database]]:
         for userid, (name, bank) in USERS.items():
             row = {"creation_time": 0, "username": name, "userid": userid, "bank": bank, "default_bank": bank}
             database.insert(data, "association_table", {**row, "max_running_jobs": 9999, "max_active_jobs": 9999})
+            users.add_usage(data, name, userid, bank)
         with open(brokers.config, "a") as config:
             config.write(
                 f'[accounting]\ndatabase = "{path}"\ninterval = 0.2\n'
@@ -51,14 +52,17 @@ def program(brokers: Cluster) -> int:
     return int(found[0].split()[0]) if found else 0
 
 
-def submit(brokers: Cluster, userid: int, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.01) -> None:
-    """Submit a simulated job in the name of a user."""
+def submit(
+    brokers: Cluster, userid: int, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.01, number: int = 1
+) -> None:
+    """Submit simulated jobs in the name of a user."""
     monkeypatch.setenv("FLUX_HANDLE_USERID", str(userid))
     spec = jobspec_build.from_command(["hostname"])
     spec["attributes"]["system"]["exec"] = {"test": {"run_duration": f"{seconds}s"}}
     with brokers.handle() as handle:
         body = {"J": signing.sign(json.dumps(spec), userid), "urgency": 16, "flags": 0}
-        handle.rpc("job-ingest.submit", body).get()
+        for call in [handle.rpc("job-ingest.submit", body) for _ in range(number)]:
+            call.get()
 
 
 def ended(brokers: Cluster) -> list[dict[str, Any]]:
@@ -130,3 +134,28 @@ def test_who_has_used_more_waits_longer(tmp_path: Path, monkeypatch: pytest.Monk
         assert not program(brokers)
         assert brokers.flux("cancel", "--all", "--user=all").returncode == 0
         assert brokers.finish()[0] == 0
+
+
+@pytest.mark.soak
+def test_two_banks_get_their_parts_of_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Banks of 3 and 1 shares, users with endless queues of equal jobs, and a short half-life."""
+    number = size("shared_jobs")
+    with site(tmp_path) as (brokers, data):
+        for key, value in (("priority_decay_half_life", "15"), ("priority_usage_reset_period", "60")):
+            data.execute("UPDATE config_table SET value = :value WHERE key = :key", {"key": key, "value": value})
+        data.execute("UPDATE t_half_life_period_table SET end_half_life_period = 0")
+        config = Path(brokers.config).read_text()
+        Path(brokers.config).write_text(
+            config.replace('cores = "0-1"', 'cores = "0-15"').replace("= 0.2", "= 0.25\ncount_running = true")
+        )
+        brokers.lead()
+        until(lambda: program(brokers), "the program runs")
+        for userid in USERS:
+            submit(brokers, userid, monkeypatch, 0.5, number)
+        monkeypatch.delenv("FLUX_HANDLE_USERID")
+        count = "SELECT count(*) FROM jobs"
+        until(lambda: data.rows(count)[0][0] >= number, "as many jobs have ended")
+        used = dict(data.rows("SELECT bank, sum(t_inactive - t_run) FROM jobs GROUP BY bank"))
+        assert brokers.flux("cancel", "--all", "--user=all").returncode == 0
+        assert brokers.finish()[0] == 0
+    assert used["A"] / used["B"] == pytest.approx(3, rel=0.05)
