@@ -158,4 +158,5 @@ def test_two_banks_get_their_parts_of_the_instance(tmp_path: Path, monkeypatch: 
         used = dict(data.rows("SELECT bank, sum(t_inactive - t_run) FROM jobs GROUP BY bank"))
         assert brokers.flux("cancel", "--all", "--user=all").returncode == 0
         assert brokers.finish()[0] == 0
-    assert used["A"] / used["B"] == pytest.approx(3, rel=0.05)
+    # The first jobs start before there is any usage, which counts in a short run.
+    assert used["A"] / used["B"] == pytest.approx(3, rel=0.05 if number >= 2000 else 0.25)
