@@ -105,12 +105,12 @@ def _new_row(database: Database, payload: Payload, user: str, bank: str) -> dict
     for column in ("shares", "fairshare", *_LIMITS):
         if payload.get(column) is not None:
             row[column] = _limit(column, payload[column])
-    row["queues"] = need_queues(database, optional(payload, "queues"))
+    row["queues"] = _need_queues(database, optional(payload, "queues"))
     projects = optional(payload, "projects") or "*"
-    row["projects"] = "*" if projects == "*" else need_projects(database, projects)
+    row["projects"] = "*" if projects == "*" else _need_projects(database, projects)
     row["default_project"] = rows.names(str(row["projects"]))[0]
     if default := optional(payload, "default_project"):
-        need_projects(database, default)
+        _need_projects(database, default)
         row["default_project"] = default
         row["projects"] = ",".join(rows.names(f"{row['projects']},{default}"))
     return row
@@ -134,11 +134,11 @@ def add_usage(database: Database, user: str, userid: Value, bank: str) -> None:
     """Add the rows of an association's usage, unless it has some from before it was deleted."""
     row = {"username": user, "userid": userid, "bank": bank}
     insert(database, _USAGE_TABLES[0], row, or_ignore=True)
-    for period in range(periods(database)):
+    for period in range(_periods(database)):
         insert(database, _USAGE_TABLES[1], {**row, "period": period, "value": 0.0}, or_ignore=True)
 
 
-def periods(database: Database) -> int:
+def _periods(database: Database) -> int:
     """How many periods of usage a new association has: whole half-lives in the reset period, 4 without settings."""
     config = configuration(database)
     try:
@@ -148,7 +148,7 @@ def periods(database: Database) -> int:
     return count if count > 0 else 4
 
 
-def need_queues(database: Database, queues: str) -> str:
+def _need_queues(database: Database, queues: str) -> str:
     """A list of queues, which must exist. Raises ValueError."""
     known = {row[0] for row in database.rows("SELECT queue FROM queue_table")}
     for queue in rows.names(queues):
@@ -157,7 +157,7 @@ def need_queues(database: Database, queues: str) -> str:
     return ",".join(rows.names(queues))
 
 
-def need_projects(database: Database, projects: str) -> str:
+def _need_projects(database: Database, projects: str) -> str:
     """A list of projects, which must exist, with the default project `*`. Raises ValueError."""
     known = {row[0] for row in database.rows("SELECT project FROM project_table")}
     found = rows.names(f"{projects},*")
@@ -169,7 +169,7 @@ def need_projects(database: Database, projects: str) -> str:
 
 def delete_user(database: Database, payload: Payload) -> str:
     user, bank = text(payload, "username"), text(payload, "bank")
-    need_association(database, user, bank)
+    _need_association(database, user, bank)
     remove(database, user, bank, bool(payload.get("force")))
     return ""
 
@@ -193,7 +193,7 @@ def remove(database: Database, user: str, bank: str, force: bool) -> None:
             _change(database, "default_bank = :default", {"default": others[0][0]}, user)
 
 
-def need_association(database: Database, user: str, bank: str = "") -> None:
+def _need_association(database: Database, user: str, bank: str = "") -> None:
     """Raise ValueError unless a user is in a bank, or in any bank without one."""
     where = "username = :user" + (" AND bank = :bank" if bank else "")
     if not database.rows(f"SELECT 1 FROM {TABLE} WHERE {where}", {"user": user, "bank": bank}):
@@ -219,9 +219,9 @@ def edit_user(database: Database, payload: Payload) -> str:
         )
     if added and added == removed:
         raise ValueError("cannot pass queue to both --add-queue and --delete-queue")
-    need_association(database, user, bank)
+    _need_association(database, user, bank)
     if "default_bank" in changes:
-        need_association(database, user, str(changes["default_bank"]))
+        _need_association(database, user, str(changes["default_bank"]))
     if changes:
         _change(database, ", ".join(f"{column} = :{column}" for column in changes), changes, user, bank)
     if "userid" in changes:
@@ -230,7 +230,7 @@ def edit_user(database: Database, payload: Payload) -> str:
             keys = {"user": user, "bank": bank, "userid": changes["userid"]}
             database.execute(f"UPDATE {table} SET userid = :userid WHERE {where}", keys)
     if added or removed:
-        _change_queues(database, user, bank, need_queues(database, added), removed)
+        _change_queues(database, user, bank, _need_queues(database, added), removed)
     return ""
 
 
@@ -253,13 +253,13 @@ def _changes(database: Database, payload: Payload, editable: Sequence[str]) -> d
         if str(given) == "-1" and column not in ("userid", "bank"):
             changes[column] = rows.default(TABLE, column)
         elif column == "queues":
-            changes[column] = need_queues(database, text(payload, column))
+            changes[column] = _need_queues(database, text(payload, column))
         elif column == "projects":
-            changes[column] = need_projects(database, text(payload, column))
+            changes[column] = _need_projects(database, text(payload, column))
         else:
             changes[column] = _limit(column, given)
     if "default_project" in changes:
-        need_projects(database, str(changes["default_project"]))
+        _need_projects(database, str(changes["default_project"]))
     return changes
 
 
