@@ -28,6 +28,8 @@ SIZES = {
     "orders": Size(40, 400),
     # histories of jobs under the limits of the multi-factor policy
     "limited_lives": Size(80, 4_000),
+    # the same in the job manager's core, with a scheduler, restarts and reloads of the policy
+    "limited_cores": Size(60, 2_000),
     # arbitrary MiniClusters of which objects are made
     "objects": Size(2_000, 50_000),
     # the same whose objects a real API server is shown

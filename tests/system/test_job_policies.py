@@ -115,3 +115,6 @@ def test_the_policy_is_the_owners(accounts: Accounts) -> None:
     listed = accounts.out("root", "flux jobtap load --remove=mf_priority.so mf_priority.so; flux jobtap list --all")
     assert listed.splitlines() == [".priority-default", "mf_priority.so"]
     assert json.loads(accounts.out("root", "flux jobtap query mf_priority.so"))["mf_priority_map"] == []
+    # The configuration loads it again with its module.
+    accounts.out("root", "flux jobtap remove all; flux module reload job-manager")
+    assert accounts.out("root", "flux jobtap list") == "mf_priority.so"

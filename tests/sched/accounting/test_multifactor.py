@@ -304,6 +304,16 @@ def test_jobs_submitted_before_one_starts_do_not_exceed_a_limit(
     start(made, third)
 
 
+def test_a_lowered_limit_holds_jobs_in_sched() -> None:
+    made = policy(association_row(queues="q"), queues=(queue_row(max_nodes_per_assoc=3),))
+    first, second = submit(made, 1, queue="q", nodes=2)[0], submit(made, 2, queue="q")[0]
+    made.rec_q_update([queue_row(max_nodes_per_assoc=2)])
+    start(made, first)
+    assert made.may_start(second) == "max-resources-queue"
+    made.entered(first, INACTIVE)
+    assert made.ready() == [2]
+
+
 def test_totals_of_a_queue_are_of_all_users() -> None:
     made = policy(
         association_row(1, queues="q"), association_row(2, queues="q"), queues=(queue_row(max_nodes=1),), strict=True
@@ -514,6 +524,17 @@ def test_counts_follow_an_update() -> None:
     a, b = made.query()["mf_priority_map"][0]["banks"]
     assert (a["cur_active_jobs"], a["cur_sched_jobs"]) == (1, 0)
     assert (b["cur_active_jobs"], b["cur_sched_jobs"], b["queue_usage"]["q"]["cur_sched_jobs"]) == (1, 1, 1)
+
+
+def test_an_updated_job_may_ask_again() -> None:
+    made = policy(association_row(max_running_jobs=1), association_row(1, "B", def_bank="A"))
+    first, turned_away = submit(made, 1, bank="A")[0], submit(made, 2, bank="A")[0]
+    start(made, first)
+    assert made.may_start(turned_away)
+    moved = replace(turned_away, bank="B")
+    made.updated(turned_away, moved)
+    assert made.ready() == [2]
+    start(made, moved)
 
 
 def test_holds_follow_an_update() -> None:

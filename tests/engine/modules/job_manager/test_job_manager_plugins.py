@@ -204,7 +204,7 @@ def test_when_limits_are_checked_is_configured(in_broker: Run) -> None:
             await world.alloc(id)
         broker.config["accounting"] = {"limits": "sometimes"}
         reply = await world.client.call("job-manager.jobtap", {"remove": "all", "load": PATH})
-        assert reply.text == "accounting.limits: 'sometimes' must be one of always, at-submit"
+        assert reply.text == "accounting.limits: must be always or at-submit, not 'sometimes'"
 
     in_broker(scenario)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from accounts_world import association, nodes, policy, queue, world_with
 from core_world import World
 from hypothesis import settings
@@ -20,6 +21,7 @@ from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.job_state import PRIORITY, RUN, SCHED
 from headrace.formats.spec.requests.sched import AllocResponse
 from headrace.sched.accounting.multifactor import MultiFactor
+from sizes import size
 
 USER = 1000
 
@@ -310,6 +312,15 @@ class Limits(RuleBasedStateMachine):
             core.update(job, {key: change[1]})
             self.world.flush()
 
+    @precondition(lambda self: self.world.core.active)
+    @rule(data=st.data())
+    def change_duration(self, data: st.DataObject) -> None:
+        core = self.world.core
+        job = core.active[data.draw(st.sampled_from(list(core.active)))]
+        if job.state in (SCHED, RUN):
+            core.update(job, {"attributes.system.duration": 60.0})
+            self.world.flush()
+
     @precondition(lambda self: self.scale < 3)
     @rule()
     def raise_limits(self) -> None:
@@ -390,5 +401,5 @@ class Limits(RuleBasedStateMachine):
                 end(self.world, id)
 
 
-TestLimits = Limits.TestCase
-TestLimits.settings = settings(max_examples=60, stateful_step_count=40)
+TestLimits = pytest.mark.soak(Limits.TestCase)
+TestLimits.settings = settings(max_examples=size("limited_cores"), stateful_step_count=40)

@@ -203,7 +203,7 @@ class _Lister:
             self.last_end = job.t_inactive or self.last_end
             self.inactive[job.id] = self.packer.pack(job)
             self.ctx.removed()
-        elif _rejected(job, body):
+        elif job.state == NEW and _rejected(body):
             del self.active[job.id]
         waiting = self.waiting.get(job.id)
         if waiting:
@@ -525,6 +525,6 @@ def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> N
         attributes[_REASON_IN] = {**annotations, "sched": sched}
 
 
-def _rejected(job: Job, body: dict[str, Any]) -> bool:
+def _rejected(body: dict[str, Any]) -> bool:
     """True if validation refused the job (event `invalidate`). Such a job is not listed."""
     return any(event["name"] == "invalidate" for event in body["events"])

@@ -29,14 +29,17 @@ _QUEUE = f"{_SYSTEM}queue"
 
 
 class MultiFactorPolicy:
-    """A JobPolicy (`policy.py`) by the tables of `factors`."""
+    """A JobPolicy (`policy.py`) by the tables of `factors`.
+
+    `has_limits` is False if limits are checked at submission only.
+    """
 
     name = "mf_priority"
-    has_limits = True
     updatable = frozenset((_BANK,))
 
-    def __init__(self, factors: MultiFactor) -> None:
+    def __init__(self, factors: MultiFactor, has_limits: bool = True) -> None:
         self.factors = factors
+        self.has_limits = has_limits
         self._requests: dict[int, Request] = {}
         # The request of the job that was validated last. It is kept only when the job is added.
         self._validated: Request | None = None

@@ -25,11 +25,12 @@ from headrace.sched.accounting.multifactor import MultiFactor
 
 _MULTI_FACTOR = "mf_priority.so"
 _BUILTIN = "builtin"
-_LIMITS = ("always", "at-submit")
+# When limits are checked.
+_ALWAYS, _AT_SUBMIT = "always", "at-submit"
 # Seconds for which priorities are computed, and number of jobs that are changed, until the event loop runs other
 # callbacks. Publishing the events of a changed job takes longer than computing its priority.
 _SLICE = 0.004
-_CHANGES = 200
+_CHANGES = 400
 
 
 class Plugins:
@@ -104,16 +105,17 @@ class Plugins:
     def _multi_factor(self, data: Any, config: dict[str, Any]) -> MultiFactorPolicy:
         """The multi-factor policy with the tables `data`. Raises RpcError(EINVAL)."""
         table = config.get("accounting", {})
-        limits, strict = (table.get("limits", _LIMITS[0]), table.get("strict", False))
-        if limits not in _LIMITS:
-            raise RpcError(errno.EINVAL, f"accounting.limits: {limits!r} must be one of {', '.join(_LIMITS)}")
-        factors = MultiFactor(self.ctx.owner, strict=bool(strict), at_submit=limits != _LIMITS[0])
+        limits = table.get("limits", _ALWAYS)
+        if limits not in (_ALWAYS, _AT_SUBMIT):
+            raise RpcError(errno.EINVAL, f"accounting.limits: must be {_ALWAYS} or {_AT_SUBMIT}, not {limits!r}")
+        at_submit = limits == _AT_SUBMIT
+        factors = MultiFactor(self.ctx.owner, strict=bool(table.get("strict")), at_submit=at_submit)
         if data is not None:
             try:
                 factors.load(data)
             except ValueError as exc:
                 raise RpcError(errno.EINVAL, f"{_MULTI_FACTOR}: {exc}") from None
-        return MultiFactorPolicy(factors)
+        return MultiFactorPolicy(factors, has_limits=not at_submit)
 
     def _remove(self, pattern: str) -> None:
         names = [name for name in self._paths if _matches(pattern, name)]
@@ -125,16 +127,10 @@ class Plugins:
                 self._use(DEFAULT)
 
     def _use(self, policy: JobPolicy) -> None:
-        """Decide by another policy. Jobs that wait for a priority of the former one get one of the new policy."""
-        core = self.core
-        if policy is core.policy:
-            return
-        core.now = self.ctx.now()
-        core.steps.replace(policy)
-        for job in list(core.active.values()):
-            if job.state == PRIORITY:
-                core.advance(job)
-        self.touch()
+        if policy is not self.core.policy:
+            self.core.now = self.ctx.now()
+            self.core.steps.replace(policy)
+            self.touch()
 
     # -- queries
 

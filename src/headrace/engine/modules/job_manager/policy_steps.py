@@ -144,7 +144,8 @@ class PolicySteps:
     def replace(self, policy: JobPolicy) -> None:
         """Ask another policy from now on. It counts the active jobs, the most advanced ones first.
 
-        Dependencies of the old policy remain: the new one counts them, or somebody removes them.
+        Dependencies of the old policy remain: the new one counts them, or somebody removes them. Jobs that waited for a
+        priority of the old policy get one of the new one, if it knows one. Other priorities stay until `reprioritize`.
         """
         core = self.core
         core.policy = policy
@@ -156,3 +157,6 @@ class PolicySteps:
             if job.state == DEPEND:
                 self.hold(job)
         core.allocations.withheld.clear()
+        for job in jobs:
+            if job.state == PRIORITY:
+                core.advance(job)
