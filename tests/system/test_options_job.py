@@ -79,7 +79,7 @@ JOB = [
     ],
     # info
     Line("flux submit --urgency=hold --time-limit=1m true >held; flux update $(cat held) duration=2m"),
-    Line("flux job info $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": ?120(\.0)?\n')),
+    Line("flux job info $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": 120(\.0)?\n')),
     Line(
         "flux job info --base $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": ?60(\.0)?\n')
     ),

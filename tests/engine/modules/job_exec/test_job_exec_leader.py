@@ -73,6 +73,13 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
         fleet.start(id=JOB + 1, userid=1234)
         await until_in_loop(lambda: len(fleet.told) == 6)
         assert sorted(kind for kind, _ in fleet.told) == sorted(["start", "exception", *["finish", "release"] * 2])
+        # A configuration without the key changes nothing, as in Flux.
+        for config, told in (({}, "start"), ({"exec": {"testexec": {"allow-guests": False}}}, "exception")):
+            await fleet.contexts[0].reconfigure(config)
+            fleet.told.clear()
+            fleet.start(userid=1234, exec={"test": {"run_duration": "0.001s"}})
+            await until_in_loop(lambda: len(fleet.told) == 3)
+            assert fleet.told[0][0] == told
         assert fleet.agents[0].told == []
 
     async def as_user(fleet: Fleet) -> None:

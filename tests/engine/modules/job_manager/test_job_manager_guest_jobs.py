@@ -84,7 +84,7 @@ def test_a_guests_job_waits_on_disk_and_goes_on_as_it_was_submitted_also_after_a
         assert job._jobspec is None
         assert isinstance(kept(world).store.submissions[ids[0]], int)
         looked = await guest.rpc("job-info.lookup", {"id": ids[0], "keys": ["jobspec", "J"], "flags": 2})
-        assert '"duration":60.0' in looked["jobspec"]
+        assert '"duration": 60.0' in looked["jobspec"]
         assert looked["J"] == body["J"]
 
     async def after(broker: Any) -> None:

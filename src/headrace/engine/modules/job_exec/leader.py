@@ -51,6 +51,7 @@ class Leader:
         self.waiting = False
         self.args = args
         self.settings = Settings(ctx.config, args)
+        self.simulates_for_guests = simulates_for_guests(ctx.config)
         node.report = self._report
         self.simulator = Simulator(ctx, self.jobs, self._running, self._fail, self._end)
         methods = {
@@ -77,6 +78,8 @@ class Leader:
 
     def _configure(self, config: dict[str, Any]) -> None:
         self.settings = Settings(config, self.args)
+        # As in Flux, a configuration without the key keeps what an earlier one said.
+        self.simulates_for_guests = simulates_for_guests(config, self.simulates_for_guests)
 
     def _stats(self) -> dict[str, Any]:
         running = sum(job.running for job in self.jobs.values())
@@ -136,7 +139,7 @@ class Leader:
 
     def _refusal(self, job: Job) -> str:
         """Why the instance does not run this job of a guest; "" if it does."""
-        if job.sim is not None and simulates_for_guests(self.ctx.config):
+        if job.sim is not None and self.simulates_for_guests:
             return ""
         if guests.submit(self.ctx.config) == guests.REFUSE:
             why = f'{guests.KEY} is "{guests.REFUSE}"'

@@ -121,12 +121,12 @@ class JobInfo:
                 elsewhere.append(key)
                 continue
             try:
-                if flags & _DECODE and key == "jobspec":
-                    out[key] = self.store.jobspec(id, current)
-                elif flags & _DECODE and key == "R":
-                    out[key] = self._r(id, current)
+                if key in _UPDATES and (current or flags & _DECODE):
+                    value = self.store.jobspec(id, current) if key == "jobspec" else self._r(id, current)
+                    # Current values have the blanks that Flux gives them; scripts search for `"queue": "batch"`.
+                    out[key] = value if flags & _DECODE else json.dumps(value, ensure_ascii=False)
                 else:
-                    out[key] = self.store.lookup(id, key, current)
+                    out[key] = self.store.lookup(id, key)
             except (KeyError, FileNotFoundError):
                 if not key.startswith("guest."):
                     raise _no_key(key) from None

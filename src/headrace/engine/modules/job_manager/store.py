@@ -326,17 +326,17 @@ class Store:
         record = self.record(id)
         return list(record.logs) if record is not None else []
 
-    def lookup(self, id: int, key: str, current: bool = False) -> str:
-        """The value of an RFC 16 key as text.
+    def lookup(self, id: int, key: str) -> str:
+        """The value of an RFC 16 key as text, without later updates.
 
         Raises KeyError if the key does not exist, OSError(EFBIG) if the value is too long.
         """
         if key == "eventlog":
             return b"".join(map(event_line, self.main_log(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
-            return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
+            return _JSON.encode(self.jobspec(id, False)).decode("utf-8", "surrogateescape")
         if key == "R":
-            r = self.r(id, current)
+            r = self.r(id, False)
             if r is None:
                 raise KeyError(key)
             return _JSON.encode(r).decode()
