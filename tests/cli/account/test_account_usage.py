@@ -262,3 +262,14 @@ def test_the_report_has_shares_usage_and_waits(used, tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert '<th scope="row">1001</th><td>41.4 %</td>' in page
+
+
+@pytest.mark.parametrize("program", ["update-usage", "update-fshare"])
+def test_a_file_that_is_locked_or_no_database_is_named(used, data: Database, tmp_path: Path, program: str) -> None:
+    (tmp_path / "text.db").write_text("hello, I am no database\n" * 100)
+    done = used(f"flux account-{program} -p text.db")
+    assert done.status == 1 and "file is not a database" in done.text
+    with data.transaction(locked=True), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_LOCK_TIMEOUT", 0.01)
+        done = used(f"flux account-{program} -p accounting.db")
+    assert done.status == 1 and "accounting.db: database is locked" in done.text

@@ -83,6 +83,8 @@ def main(argv: List[str], name: str) -> int:
         data = database.opened(path)
         try:
             run(args, data, log)
+        except DatabaseError as exc:
+            raise CommandError(f"{path}: {exc}") from None
         finally:
             data.close()
     except (DatabaseError, ValueError) as exc:
