@@ -256,12 +256,12 @@ def test_usage_is_shown_as_bars(used) -> None:
 def test_the_report_has_shares_usage_and_waits(used, tmp_path: Path) -> None:
     span = "--from=2024-12-31 --to=2025-01-02"
     text = used(f"flux account report {span}").text
-    assert re.search(r"^ A +\| 66\.7 % +\| 82\.8 % +\| 480 +\| 3", text, re.MULTILINE)
+    assert re.search(r"^ A +\| 66\.7 % +\| 90\.6 % +\| 0\.13 +\| 3", text, re.MULTILINE)
     assert re.search(r"^C +\| 1 +\| 50 s", text, re.MULTILINE)
     assert used(f"flux account report {span} --html=report.html").text == ""
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert '<th scope="row">1001</th><td>41.4 %</td>' in page
+    assert '<th scope="row">ann</th><td>45.3 %</td>' in page
 
 
 @pytest.mark.parametrize("program", ["update-usage", "update-fshare"])

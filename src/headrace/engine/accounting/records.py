@@ -52,11 +52,14 @@ def select_records(database: Database, payload: Payload) -> list[dict[str, Any]]
     return [record for row in found if (record := _record(row))]
 
 
-def ended_jobs(database: Database, payload: Payload) -> list[EndedJob]:
-    """The jobs that a request chooses, for reports. Raises ValueError."""
+def ended_jobs(database: Database, payload: Payload, names: Mapping[int, str] | None = None) -> list[EndedJob]:
+    """The jobs that a request chooses, for reports; `names` are users by id, before those of accounts.
+
+    Raises ValueError.
+    """
     return [
         EndedJob(
-            record["username"],
+            (names or {}).get(record["userid"], record["username"]),
             record["bank"],
             record["nnodes"],
             record["ncores"],

@@ -15,6 +15,7 @@ from headrace.sched.accounting import tables, tree
 from headrace.sched.accounting.report import Report, report
 from headrace.storage.database import Database
 
+_HOUR = 3600.0
 _MONTH = 30 * 86400.0
 # Banks in charts; the tables have all.
 _CHARTED = 6
@@ -36,7 +37,9 @@ def show_report(database: Database, payload: Payload) -> str:
             "SELECT username, bank, shares, job_usage, active FROM association_table ORDER BY rowid"
         )
     ]
-    found = report(tree.tree(banks, users), ended_jobs(database, {}), start, end, weights(database))
+    names = {userid: user for userid, user in database.rows("SELECT userid, username FROM association_table")}
+    jobs = [job for job in ended_jobs(database, {}, names) if job.bank]
+    found = report(tree.tree(banks, users), jobs, start, end, weights(database))
     return _page(found) if payload.get("html") else _text(found)
 
 
@@ -45,13 +48,13 @@ def _sections(found: Report) -> list[tuple[str, Sequence[str], list[list[str]]]]
     return [
         (
             "Usage against shares",
-            ("bank", "shares", "usage", "usage in s", "jobs"),
+            ("bank", "shares", "usage", "usage in h", "jobs"),
             [
                 [
                     " " * each.depth + each.bank,
                     _percent(each.entitled),
                     _percent(each.part),
-                    f"{each.usage:.0f}",
+                    _hours(each.usage),
                     str(each.jobs),
                 ]
                 for each in found.banks
@@ -59,8 +62,8 @@ def _sections(found: Report) -> list[tuple[str, Sequence[str], list[list[str]]]]
         ),
         (
             "Users who used most",
-            ("user", "usage", "usage in s", "jobs"),
-            [[each.username, _percent(each.part), f"{each.usage:.0f}", str(each.jobs)] for each in found.users],
+            ("user", "usage", "usage in h", "jobs"),
+            [[each.username, _percent(each.part), _hours(each.usage), str(each.jobs)] for each in found.users],
         ),
         ("Waits by bank", _WAITS, [_wait(*each) for each in found.waits_by_bank if each[1]]),
         ("Waits by size", ("nodes", *_WAITS[1:]), [_wait(*each) for each in found.waits_by_size if each[1]]),
@@ -75,13 +78,17 @@ def _wait(name: str, waits: Sequence[float]) -> list[str]:
     return [name, str(len(waits)), length(median), length(third), length(longest)]
 
 
+def _hours(usage: float) -> str:
+    return f"{usage / _HOUR:.2f}"
+
+
 def _percent(part: float) -> str:
     return f"{100 * part:.1f} %"
 
 
 def _about(found: Report) -> str:
     first, last = (time.strftime("%Y-%m-%d %H:%M", time.localtime(each)) for each in (found.start, found.end))
-    return f"Jobs that ran from {first} to {last}: {found.usage:.0f} s of usage."
+    return f"Jobs that ran from {first} to {last}: {_hours(found.usage)} h of usage."
 
 
 def _text(found: Report) -> str:
@@ -99,10 +106,20 @@ def _page(found: Report) -> str:
     parts = []
     for title, columns, lines in _sections(found):
         if lines:
-            parts += [page.heading(title), *charts.get(title, ()), page.table(columns, lines)]
+            parts += [
+                page.heading(title),
+                *charts.get(title, ()),
+                page.table(columns, [[_indented(name), *cells] for name, *cells in lines]),
+            ]
     if found.over_time:
         parts += [page.heading("Usage over time"), _time_table(found)]
     return page.page("Usage of banks and users", _about(found), parts)
+
+
+def _indented(name: str) -> str:
+    """A name whose leading blanks a browser shows."""
+    plain = name.lstrip(" ")
+    return "\N{EM SPACE}" * (len(name) - len(plain)) + plain
 
 
 def _shares_chart(found: Report) -> str:
@@ -119,19 +136,21 @@ def _shares_chart(found: Report) -> str:
 
 def _time_chart(found: Report) -> str:
     largest = sorted(found.over_time, key=lambda each: -sum(each[1]))[:_CHARTED]
-    series = [Series(bank, list(zip(found.edges, values))) for bank, values in sorted(largest)]
+    series = [
+        Series(bank, list(zip(found.edges, (value / _HOUR for value in values)))) for bank, values in sorted(largest)
+    ]
     return area(
         "Usage over time",
         "The usage of each bank in equal parts of the time.",
         series,
         Axis("time", clock, clock_ticks),
-        Axis("usage in s"),
+        Axis("usage in h"),
     )
 
 
 def _time_table(found: Report) -> str:
     lines = [
-        [time.strftime("%Y-%m-%d %H:%M", time.localtime(edge)), *(f"{values[at]:.0f}" for _, values in found.over_time)]
+        [time.strftime("%Y-%m-%d %H:%M", time.localtime(edge)), *(_hours(values[at]) for _, values in found.over_time)]
         for at, edge in enumerate(found.edges[:-1])
     ]
     return page.table(["from", *(bank for bank, _ in found.over_time)], lines)

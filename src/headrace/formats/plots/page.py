@@ -10,7 +10,7 @@ _STYLE = """\
 body { margin: 1.5rem auto; padding: 0 1rem; max-width: 60rem; font: 1rem/1.45 system-ui, sans-serif;
   color: #16211f; background: #fbfcfc; }
 table { border-collapse: collapse; } th, td { padding: .25rem .75rem; text-align: right;
-  font-variant-numeric: tabular-nums; } th:first-child { text-align: left; font-weight: 400; }
+  font-variant-numeric: tabular-nums; white-space: nowrap; } th:first-child { text-align: left; font-weight: 400; }
 .scroll { overflow-x: auto; } tr { border-bottom: 1px solid #8884; }
 @media (prefers-color-scheme: dark) { body { color: #e5ecea; background: #111817; } }
 """
