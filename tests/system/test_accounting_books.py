@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from instance import processes_with
 import seeds
 from headrace.engine.accounting import database, users
 from headrace.formats.spec import jobspec_build
+from headrace.formats.spec.job_state import DEPEND, SCHED
 from headrace.storage.database import Database
 from headrace.wire.query import signing
 from sizes import size
@@ -123,13 +125,29 @@ def test_who_has_used_more_waits_longer(tmp_path: Path, monkeypatch: pytest.Monk
             submit(brokers, userid, monkeypatch)
         monkeypatch.delenv("FLUX_HANDLE_USERID")
 
-        def priorities() -> dict[int, int]:
-            answer = {"max_entries": 0, "attrs": ["userid", "priority", "state"]}
+        def waiting(state: int) -> dict[int, dict[str, Any]]:
+            """The jobs in a state, by user."""
+            request = {"max_entries": 0, "attrs": ["userid", "priority", "state"]}
             with brokers.handle() as handle:
-                jobs = [job for reply in handle.stream("job-list.list", answer) for job in reply["jobs"]]
-            return {job["userid"]: job.get("priority") for job in jobs if job["state"] == 8}
+                jobs = [job for reply in handle.stream("job-list.list", request) for job in reply["jobs"]]
+            return {job["userid"]: job for job in jobs if job["state"] == state}
+
+        def priorities() -> dict[int, int]:
+            return {userid: job["priority"] for userid, job in waiting(SCHED).items()}
 
         until(lambda: priorities() == {1001: 50000, 1002: 100000}, f"bob is first: {priorities()}")
+        why = brokers.flux("account", "why", str(waiting(SCHED)[1001]["id"])).stdout
+        assert "user 1001, bank A, SCHED\npriority 50000\n" in why
+        assert re.search(r"^fairshare +\| 0\.5 +\| 100000 \| 50000\.0", why, re.MULTILINE)
+        assert "before it: 1 pending jobs\n" in why and re.search(r"\| 1002 \| B +\| 100000", why)
+        assert re.search(r"^\S+ +1001 +A +.* 50000 +$", brokers.flux("account", "jobs", "ann").stdout, re.MULTILINE)
+        # A limit is sent to the policy as soon as it is changed.
+        assert brokers.flux("account", "edit-user", "bob", "--max-running-jobs=2").returncode == 0
+        until(lambda: submit(brokers, 1002, monkeypatch) or waiting(DEPEND), "a job is held")
+        monkeypatch.delenv("FLUX_HANDLE_USERID")
+        why = brokers.flux("account", "why", str(waiting(DEPEND)[1002]["id"])).stdout
+        assert "priority none yet" in why
+        assert "limit max-running-jobs-user-limit: 2 running jobs, max_running_jobs is 2\n" in why
         assert brokers.flux("module", "remove", "accounting").returncode == 0
         assert not program(brokers)
         assert brokers.flux("cancel", "--all", "--user=all").returncode == 0

@@ -10,6 +10,13 @@ from typing import Any
 USERS = {1001: ("ann", "A"), 1002: ("bob", "B")}
 
 
+def resources(nodes: int) -> str:
+    """R of whole nodes with 4 cores and a GPU."""
+    ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
+    lite = [{"rank": ranks, "children": {"core": "0-3", "gpu": "0"}}]
+    return json.dumps({"version": 1, "execution": {"R_lite": lite, "starttime": 0, "expiration": 0}})
+
+
 class Reply:
     """A call whose responses are known."""
 
@@ -35,6 +42,9 @@ class Instance:
 
     def __init__(self) -> None:
         self.ended: dict[int, dict[str, Any]] = {}
+        # Jobs that run, by id: userid, bank, t_run and R.
+        self.running: dict[int, dict[str, Any]] = {}
+        self.lookups = 0
         self.journals: list[Reply] = []
         self.pushed: list[tuple[str, Any]] = []
         self.has_policy = True
@@ -45,15 +55,11 @@ class Instance:
         events = [(start - 1, "submit", {"userid": userid, "urgency": 16, "flags": 0, "version": 1})]
         events += [(start, "alloc", None)] * ran + [(end, "clean", None)]
         lines = [{"timestamp": at, "name": name} | ({"context": more} if more else {}) for at, name, more in events]
-        ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
-        lite = [{"rank": ranks, "children": {"core": "0-3", "gpu": "0"}}]
         self.ended[id] = {
             "end": end,
             "eventlog": "".join(json.dumps(line) + "\n" for line in lines),
             "jobspec": json.dumps({"attributes": {"system": {"bank": bank, "duration": 60.0}}}),
-            "R": json.dumps({"version": 1, "execution": {"R_lite": lite, "starttime": 0, "expiration": 0}})
-            if ran
-            else None,
+            "R": resources(nodes) if ran else None,
         }
         for journal in self.journals:
             journal.found.append({"id": id, "events": [{"timestamp": end, "name": "clean"}]})
@@ -74,13 +80,16 @@ class Instance:
             self.journals.append(journal)
             return journal
         assert topic == "job-list.list"
+        if "t_run" in body["attrs"]:
+            return Reply([{"jobs": [{"id": id, **job} for id, job in self.running.items()]}])
         newest = sorted(self.ended.items(), key=lambda item: -item[1]["end"])
         found = [{"id": id, "t_inactive": job["end"]} for id, job in newest if job["end"] > body["since"]]
         return Reply([{"jobs": found}])
 
     def rpc(self, topic: str, body: Any = None) -> Reply:
         if topic == "job-info.lookup":
-            job = self.ended[body["id"]]
+            self.lookups += 1
+            job = self.running.get(body["id"]) or self.ended[body["id"]]
             if job["R"] is None:
                 return Reply([OSError(errno.ENOENT, "key R not found")])
             return Reply([{key: job[key] for key in body["keys"]}])

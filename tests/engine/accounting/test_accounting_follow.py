@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.accounting.instance_stand_in import USERS, Instance, Timers
+from engine.accounting.instance_stand_in import USERS, Instance, Timers, resources
 from headrace.engine.accounting import database, usage
 from headrace.engine.accounting.follow import Follower, Settings
 from headrace.storage.database import Database
@@ -247,3 +247,19 @@ def test_usage_that_was_cleared_counts_from_the_given_time(data: Database) -> No
     follower.changed("clear_usage")
     timers.run(instance)
     assert usages(data)["ann"] == 5.0
+
+
+def test_usage_of_running_jobs_counts_for_fair_share_and_is_not_booked(data: Database) -> None:
+    instance = Instance()
+    instance.running[7] = {"userid": 1001, "bank": "A", "t_run": NOW - 50, "R": resources(2)}
+    instance.running[8] = {"userid": 9, "bank": "A", "t_run": NOW - 50, "R": resources(2)}
+    _, timers = follow(instance, data, count_running=True)
+    timers.run(instance)
+    shares = "SELECT username, fairshare FROM association_table"
+    assert dict(data.rows(shares)) == {"ann": 0.5, "bob": 1.0} and usages(data) == {}
+    assert instance.lookups == 2
+    timers.repeated[0]()
+    assert instance.lookups == 2
+    instance.running.clear()
+    timers.repeated[0]()
+    assert dict(data.rows(shares)) == {"ann": 1.0, "bob": 1.0}
