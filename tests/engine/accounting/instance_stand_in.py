@@ -48,6 +48,8 @@ class Instance:
         self.journals: list[Reply] = []
         self.pushed: list[tuple[str, Any]] = []
         self.has_policy = True
+        # Lookups that fail, since the job manager is being reloaded.
+        self.failing = 0
 
     def end(self, userid: int, bank: str, nodes: int, start: float, end: float, ran: bool = True) -> int:
         """A job ends, and all journals say so."""
@@ -89,6 +91,9 @@ class Instance:
     def rpc(self, topic: str, body: Any = None) -> Reply:
         if topic == "job-info.lookup":
             self.lookups += 1
+            if self.failing:
+                self.failing -= 1
+                return Reply([OSError(errno.ENOSYS, "no such service")])
             job = self.running.get(body["id"]) or self.ended[body["id"]]
             if job["R"] is None:
                 return Reply([OSError(errno.ENOENT, "key R not found")])
@@ -105,8 +110,10 @@ class Timers:
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
         self.repeated: list[Callable[[], None]] = []
+        self.pauses: list[float] = []
 
     def add_timer(self, after: float, callback: Callable[[], None], repeat: float = 0.0) -> object:
+        self.pauses.append(after)
         (self.repeated if repeat else self.waiting).append(callback)
         return object()
 

@@ -92,6 +92,21 @@ def test_a_reloaded_job_manager_is_followed_anew(data: Database) -> None:
     assert usages(data)["ann"] == 3.0
 
 
+def test_an_instance_or_database_that_fails_is_asked_again_after_growing_pauses(
+    data: Database, capfd: pytest.CaptureFixture[str]
+) -> None:
+    instance = Instance()
+    _, timers = follow(instance, data)
+    timers.run(instance)
+    instance.end(1001, "A", 1, NOW, NOW + 1)
+    instance.end(1001, "A", 1, NOW, NOW + 2, ran=False)
+    # Each attempt asks for both.
+    instance.failing = 5
+    timers.run(instance)
+    assert usages(data)["ann"] == 1.0 and [pause for pause in timers.pauses if pause >= 2] == [60, 2, 4, 8]
+    assert capfd.readouterr().err.count("2 jobs are not booked yet: [Errno 38] no such service") == 3
+
+
 class Crash(Exception):
     """The process is killed."""
 

@@ -27,8 +27,8 @@ from headrace.wire.client.reactor import Reactor, Timer
 POLICY_LOADED = "jobtap-load"
 # Seconds for which ended jobs, and changes of tables, are gathered.
 _DELAY = 0.1
-# Seconds until another attempt after an error of the database or the instance.
-_RETRY = 2.0
+# Seconds until another attempt after an error of the database or the instance; they double while errors go on.
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 _NO_JOB = -1
 
 
@@ -72,6 +72,7 @@ class Follower:
         self._version = -1
         self._has_policy = True
         self._booked = self._shared = 0
+        self._pause = _FIRST_PAUSE
         # Whether jobs of the table may have to be booked anew.
         self._recount = True
 
@@ -99,6 +100,12 @@ class Follower:
         self._changed = self._has_policy = True
         self._schedule_sharing(0.0)
 
+    def _next_pause(self) -> float:
+        """Seconds until another attempt."""
+        pause = self._pause
+        self._pause = min(2 * pause, _LONGEST_PAUSE)
+        return pause
+
     # -- booking
 
     def _follow(self) -> None:
@@ -112,7 +119,7 @@ class Follower:
             if exc.errno not in (errno.ENODATA, errno.ENOSYS):
                 _warn(f"job-manager.events-journal: {exc}")
             # The job manager is being reloaded. What ended meanwhile is found by the listing that follows.
-            self.reactor.add_timer(_RETRY, self._follow)
+            self.reactor.add_timer(self._next_pause(), self._follow)
             return
         if body["id"] == _NO_JOB:
             self._resume()
@@ -130,7 +137,7 @@ class Follower:
             missed = [id for _, id in jobs.ended_since(self.handle, since) if str(id) not in booked]
         except (OSError, DatabaseError) as exc:
             _warn(f"jobs that ended before: {exc}")
-            self.reactor.add_timer(_RETRY, self._resume)
+            self.reactor.add_timer(self._next_pause(), self._resume)
             return
         self._ended.extendleft(reversed(missed))
         self._resumed = True
@@ -150,8 +157,9 @@ class Follower:
             self._book_jobs(chunk)
         except (OSError, DatabaseError, ValueError) as exc:
             _warn(f"{len(self._ended)} jobs are not booked yet: {exc}")
-            self._schedule_booking(_RETRY)
+            self._schedule_booking(self._next_pause())
             return
+        self._pause = _FIRST_PAUSE
         for _ in chunk:
             self._ended.popleft()
         if self._ended:
@@ -196,7 +204,7 @@ class Follower:
             self._changed, self._version = False, version
         except (OSError, DatabaseError, ValueError) as exc:
             _warn(f"fair share: {exc}")
-            self._schedule_sharing(_RETRY)
+            self._schedule_sharing(self._next_pause())
 
 
 def _warn(text: str) -> None:
