@@ -6,10 +6,14 @@ import json
 import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headrace.engine.accounting import database
+from engine.accounting.instance_stand_in import Instance
+from headrace.cli.account import priority_update
+from headrace.engine.accounting import database, priorities, service
+from headrace.engine.accounting.follow import Settings
 from headrace.storage.database import Database
 
 DAY = 86400.0
@@ -61,26 +65,26 @@ def ids(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("line", "found"),
     [
-        ("", [101, 102, 103, 104, 105]),
-        ("--user=ann", [101, 102]),
-        ("--user=zoe", []),
-        ("--user=bob --bank=C", [104]),
-        ("--project=moon", [102]),
-        ("--jobid=103", [103]),
-        ("--jobid=f3n", [104][:0]),
-        (f"--after-start-time={NEW_YEAR + 10}", [103, 104, 105]),
-        (f"--before-end-time={NEW_YEAR + 150}", [101, 102]),
-        ("--before-end-time='2025-06-01'", [101, 102, 103, 104, 105]),
-        ("--requested-duration '< 110' '> 0'", [101]),
-        ("--actual-duration '>= 60'", [101, 102, 103]),
-        ("--duration-delta '= 40'", [101]),
-        ("--duration-delta '= 0'", [102]),
+        ("flux account view-job-records", [101, 102, 103, 104, 105]),
+        ("flux account view-job-records --user=ann", [101, 102]),
+        ("flux account view-job-records --user=zoe", []),
+        ("flux account view-job-records --user=bob --bank=C", [104]),
+        ("flux account view-job-records --project=moon", [102]),
+        ("flux account view-job-records --jobid=103", [103]),
+        ("flux account view-job-records --jobid=f2k", [101]),
+        ("flux account view-job-records --after-start-time=1735689610", [103, 104, 105]),
+        ("flux account view-job-records --before-end-time=1735689750", [101, 102]),
+        ("flux account view-job-records --before-end-time='2025-06-01'", [101, 102, 103, 104, 105]),
+        ("flux account view-job-records --requested-duration '< 110' '> 0'", [101]),
+        ("flux account view-job-records --actual-duration '>= 60'", [101, 102, 103]),
+        ("flux account view-job-records --duration-delta '= 40'", [101]),
+        ("flux account view-job-records --duration-delta '= 0'", [102]),
     ],
 )
-def test_records_are_chosen_by_each_option(used, options: str, found: list[int]) -> None:
-    assert ids(used(f"flux account view-job-records {options} -o '{{jobid.dec}}'").text) == found
+def test_records_are_chosen_by_each_option(used, line: str, found: list[int]) -> None:
+    assert ids(used(f"{line} -o '{{jobid.dec}}'").text) == found
 
 
 @pytest.mark.parametrize(
@@ -128,18 +132,20 @@ def test_the_default_listing_has_columns_as_wide_as_their_values(used) -> None:
 
 
 def test_usage_is_added_up_by_bank_user_size_and_unit(used) -> None:
-    since = "-s 2024-12-31 -e 2025-01-03"
-    lines = used(f"flux account view-usage-report {since}").text.split("\n")[:-2]
+    lines = used("flux account view-usage-report --start=2024-12-31 --end=2025-01-03").text.split("\n")[:-2]
     assert [line.split() for line in lines] == [
         ["association(nodesec)", "total"],
         *(["A:1001", "240.00"], ["A:1002", "240.00"], ["C:1002", "50.00"], ["TOTAL", "530.00"]),
     ]
-    lines = used(f"flux account view-usage-report {since} -r bybank -t min -S 1,2,4").text.split("\n")[:-2]
+    lines = used("flux account view-usage-report -s 2024-12-31 -e 2025-01-03 -r bybank -t min -S 1,2,4").text.split(
+        "\n"
+    )[:-2]
     assert [line.split() for line in lines] == [
         ["bank(nodemin)", "1+", "2+", "4+"],
         *(["A", "2.00", "2.00", "4.00"], ["C", "0.83", "0.00", "0.00"], ["TOTAL", "2.83", "2.00", "4.00"]),
     ]
-    assert "290.00" in used(f"flux account view-usage-report {since} -r byuser -u bob").text
+    assert "290.00" in used("flux account view-usage-report -s 2024-12-31 -e 2025-01-03 -r byuser -u bob").text
+    assert "50.00" in used("flux account view-usage-report -s 2024-12-31 -e 2025-01-03 --bank=C").text
     assert "TOTAL                              0.00" in used("flux account view-usage-report").text
 
 
@@ -254,11 +260,10 @@ def test_usage_is_shown_as_bars(used) -> None:
 
 
 def test_the_report_has_shares_usage_and_waits(used, tmp_path: Path) -> None:
-    span = "--from=2024-12-31 --to=2025-01-02"
-    text = used(f"flux account report {span}").text
+    text = used("flux account report --from=2024-12-31 --to=2025-01-02").text
     assert re.search(r"^ A +\| 66\.7 % +\| 90\.6 % +\| 0\.13 +\| 3", text, re.MULTILINE)
     assert re.search(r"^C +\| 1 +\| 50 s", text, re.MULTILINE)
-    assert used(f"flux account report {span} --html=report.html").text == ""
+    assert used("flux account report --from=2024-12-31 --to=2025-01-02 --html=report.html").text == ""
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert '<th scope="row">ann</th><td>45.3 %</td>' in page
@@ -273,3 +278,114 @@ def test_a_file_that_is_locked_or_no_database_is_named(used, data: Database, tmp
         patch.setattr(database, "_LOCK_TIMEOUT", 0.01)
         done = used(f"flux account-{program} -p accounting.db")
     assert done.status == 1 and "accounting.db: database is locked" in done.text
+
+
+JOB: dict[str, Any] = {
+    "id": 101,
+    "userid": 1001,
+    "bank": "A",
+    "queue": "day",
+    "urgency": 17,
+    "priority": 51000,
+    "annotations": {"user": {"fairshare": 0.5}},
+}
+
+
+class Listing:
+    """Answers for jobs, and keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, Any]] = []
+
+    def __call__(self) -> Listing:
+        return self
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        pass
+
+    def stream(self, topic: str, body: Any) -> list[Any]:
+        self.requests.append((topic, body))
+        return [{"jobs": [JOB, {**JOB, "id": 102, "bank": "C", "annotations": {}}]}]
+
+    def rpc(self, topic: str, body: Any) -> Listing:
+        self.requests.append((topic, body))
+        return self
+
+    def get(self) -> Any:
+        return {"job": JOB}
+
+
+@pytest.fixture
+def listing(monkeypatch: pytest.MonkeyPatch) -> Listing:
+    made = Listing()
+    monkeypatch.setattr(priorities, "Handle", made)
+    return made
+
+
+def test_jobs_have_the_terms_of_their_priorities(site, listing: Listing) -> None:
+    site("flux account edit-bank A --priority=2.5")
+    lines = site("flux account jobs ann").text.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "JOBID USER BANK BANKPRIO BANKFACT QUEUE QPRIO QFACT FAIRSHARE FSFACTOR URGENCY URGFACT PRIORITY",
+        "ƒ2k 1001 A 2.5 0 day 0 10000 0.5 100000 17 1000 51000",
+        "ƒ2m 1001 C 0.0 0 day 0 10000 100000 17 1000 51000",
+    ]
+    assert len(site("flux account jobs bob --bank=C").text.splitlines()) == 2
+    assert site("flux account jobs ann --format='{BANK:<3}{PRIORITY}'").text == "BANKPRIORITY\nA  51000\nC  51000\n"
+    sums = site("flux account jobs ann --jobids 101 --verbose").text.splitlines()
+    assert sums[2:] == [
+        "= (0.5 * 100000) + (0 * 10000) + (2.5 * 0) + (1000 * (17 - 16))",
+        *("= 50000.0 + 0 + 0.0 + 1000", "= 51000", ""),
+    ]
+    assert listing.requests[-1] == ("job-list.list-id", {"id": 101, "attrs": listing.requests[-1][1]["attrs"]})
+
+
+def test_jobs_are_asked_for_by_user_queue_state_number_and_time(site, listing: Listing) -> None:
+    site("flux account jobs ann --queue=day --filter=pending --count=5 --since=2025-01-01")
+    (_, body) = listing.requests[-1]
+    assert body["constraint"]["and"][:2] == [{"userid": [1001]}, {"queue": ["day"]}]
+    assert (body["max_entries"], body["since"] > 1.7e9) == (5, True)
+    site("flux account jobs ann")
+    (_, body) = listing.requests[-1]
+    assert (body["max_entries"], body["since"]) == (0, 0.0)
+    assert "Invalid filter specified: foo" in site("flux account jobs ann --filter=foo").text
+
+
+def test_the_tables_are_sent_to_the_policy_and_an_old_database_is_updated_first(
+    site, data: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = Instance()
+    monkeypatch.setattr(priority_update, "Handle", lambda: instance)
+    data.execute("PRAGMA user_version = 37")
+    done = site("flux account-priority-update -p accounting.db")
+    assert "flux-accounting database out of date; updating DB with 'flux account-update-db'" in done.text
+    assert done.status == 0 and data.rows("PRAGMA user_version") == [(38,)]
+    names = [name for name, _ in instance.pushed]
+    assert names == [
+        *("rec_update", "rec_q_update", "rec_proj_update", "rec_bank_update", "rec_fac_update", "rec_config_update"),
+        *("reprioritize", "rec_update"),
+    ]
+    assert [(row["userid"], row["bank"]) for row in instance.pushed[0][1]] == [(1001, "A"), (1002, "A"), (1002, "C")]
+    # The instance owner has an association in a bank of the owner's name.
+    ((owner,),) = [rows for _, rows in instance.pushed[-1:]]
+    assert (owner["userid"], owner["bank"], owner["max_running_jobs"]) == (0, "root", 1000000)
+
+
+@pytest.mark.parametrize(
+    ("line", "settings"),
+    [
+        ("flux account-service --follow", Settings(60.0, False)),
+        ("flux account-service --follow --interval=2m --count-running", Settings(120.0, True)),
+        ("flux account-service --follow --interval=0", Settings(0.0, False)),
+        ("flux account-service --count-running", None),
+    ],
+)
+def test_the_service_follows_its_instance_if_asked(run, monkeypatch, line: str, settings: Settings | None) -> None:
+    served = []
+    monkeypatch.setattr(service, "serve", lambda *given: served.append(given) or 0)
+    assert run(f"{line} -p x.db").status == 0
+    assert served == [("x.db", False, settings)]
+    assert "--interval" in run("flux account-service --follow --interval=soon").text
