@@ -24,6 +24,8 @@ PLUGIN = {"plugins": [{"remove": "x"}, {"load": "/usr/lib/flux/mf_priority.so"}]
         ({"accounting": {"database": "/x"}}, True),
         ({"job-manager": {"plugins": [{"load": "other.so"}]}}, False),
         ({"job-manager": PLUGIN}, True),
+        ({"job-manager": {"plugins": "mf_priority.so"}, "accounting": 1}, False),
+        ({"job-manager": {"plugins": ["mf_priority.so"]}}, False),
     ],
 )
 def test_it_is_loaded_where_the_configuration_asks_for_it(config: dict[str, Any], loaded: bool) -> None:

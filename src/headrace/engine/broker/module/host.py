@@ -98,11 +98,14 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
 
 def _keeps_accounts(config: dict[str, Any]) -> bool:
     """True if the table [accounting] has settings of the module, or the policy mf_priority is configured."""
+    table, manager = config.get("accounting"), config.get("job-manager")
     # flux-accounting's older configuration has this table with the weights of factors alone.
-    if config.get("accounting", {}).keys() - {"factor-weights"}:
+    if isinstance(table, dict) and table.keys() - {"factor-weights"}:
         return True
-    plugins = config.get("job-manager", {}).get("plugins", [])
-    return any(str(plugin.get("load", "")).endswith("mf_priority.so") for plugin in plugins)
+    plugins = manager.get("plugins") if isinstance(manager, dict) else None
+    # The job manager refuses a list that is none.
+    entries = plugins if isinstance(plugins, list) else []
+    return any(isinstance(entry, dict) and str(entry.get("load")).endswith("mf_priority.so") for entry in entries)
 
 
 def has_own_rc1(attrs: AttrTable) -> bool:
