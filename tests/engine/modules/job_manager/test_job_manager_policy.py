@@ -59,6 +59,17 @@ def test_the_policy_decides_about_jobspec_memo_and_priority() -> None:
     ]
 
 
+def test_equal_jobs_share_their_updated_jobspec() -> None:
+    world = world_with(config(association(USER, "A"), association(USER + 1, "B", def_bank="B")))
+    spec = nodes(1)
+    for id, userid in ((1, USER), (2, USER), (3, USER + 1)):
+        world.core.submit(id, userid, 16, 0, spec)
+    first, second, third = (world.core.active[id].jobspec for id in (1, 2, 3))
+    assert first is second is not spec
+    assert [js.system(one)["bank"] for one in (first, third)] == ["A", "B"]
+    assert "bank" not in js.system(spec)
+
+
 def test_a_refused_job_leaves_nothing_behind() -> None:
     world = world_with(config(association(USER, "A", max_active_jobs=1)))
     assert world.submit(1, userid=USER + 1) == f"cannot find user/bank or user/default bank entry for uid: {USER + 1}"

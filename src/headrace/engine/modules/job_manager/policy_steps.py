@@ -37,14 +37,24 @@ class PolicySteps:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._releases: deque[Release] = deque()
+        # The jobspec and attributes of the latest job that got attributes, and its jobspec with them.
+        self._latest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
 
     # -- the steps of a job
 
     def submitted(self, job: Job) -> None:
         """Add the policy's attributes to the jobspec of an accepted job, before it is validated."""
         attributes = self.core.policy.added(job)
-        if attributes:
-            self.core.post(job, "jobspec-update", attributes)
+        if not attributes:
+            return
+        jobspec = job.jobspec
+        self.core.post_shared(job, "jobspec-update", attributes)
+        # Ingest gives equal jobs one jobspec object. Sharing the updated one saves memory, and watchers compute less.
+        before, added, after = self._latest
+        if jobspec is before and attributes == added:
+            job.share(after)
+        else:
+            self._latest = (jobspec, attributes, job.jobspec)
 
     def hold(self, job: Job) -> None:
         """Add the policy's dependencies to a job in DEPEND."""
