@@ -341,7 +341,7 @@ def test_jobs_are_requested_without_waiting_for_them():
         ids = [j.submit(h, j.JobspecV1.from_command(["true"])) for _ in range(2)]
         for id in ids:
             j.event_wait(h, id, "clean")
-        for listing in (j.JobList(h, max_entries=5), j.JobList(h, ids=[*ids, 1])):
+        for listing in (j.JobList(h, max_entries="5", ids=None), j.JobList(h, ids=[*ids, 1])):
             future = listing.fetch_jobs()
             future.then(lambda f: (print(len(list(f.get_jobinfos())), getattr(f, "errors", [])), h.reactor_stop()))
             h.reactor_run()

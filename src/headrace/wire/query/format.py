@@ -29,6 +29,10 @@ _NOTHING = ("", "0s", "0.0", "0:00:00", "1970-01-01T00:00:00")
 _NUMBER_TYPES = "bcdeEfFgGnoxX%"
 
 
+# What commands say before the error of a user's format.
+IN_USER_FORMAT = "Error in user format: "
+
+
 class FormatError(QueryError):
     """An invalid format string; the text names the field or conversion, `known` lists the known fields."""
 
@@ -86,10 +90,10 @@ class Field:
             return format(value, spec)
         except (ValueError, TypeError) as exc:
             if str(exc).startswith("Invalid format specifier"):
-                raise FormatError(f"Error in user format: {self.name}: Invalid format specifier '{spec}'") from None
+                raise FormatError(f"{IN_USER_FORMAT}{self.name}: Invalid format specifier '{spec}'") from None
             if isinstance(value, (int, float)) and spec:
                 return format(str(value), _text_spec(spec, keep_precision=True))
-            raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
+            raise FormatError(f"{IN_USER_FORMAT}{self.name}: cannot use format '{spec}'") from None
 
     @property
     def suffix(self) -> str:
@@ -160,7 +164,7 @@ class Format:
         try:
             parsed = list(formatter_parser(text))
         except ValueError as exc:
-            raise FormatError(f"Error in user format: {exc}") from None
+            raise FormatError(f"{IN_USER_FORMAT}{exc}") from None
         for literal, name, spec, conversion in parsed:
             if name is None:
                 self.tail += literal
@@ -168,7 +172,7 @@ class Format:
             if name not in headings and not any(name.startswith(prefix) for prefix in open_prefixes):
                 raise _unknown(name, headings)
             if conversion and conversion not in "srdDFHP":
-                raise FormatError(f"Error in user format: Unknown conversion: !{conversion}")
+                raise FormatError(f"{IN_USER_FORMAT}Unknown conversion: !{conversion}")
             self.fields.append(Field(literal, name, spec or "", conversion or ""))
 
     @property
@@ -226,7 +230,7 @@ def _unknown(name: str, headings: Iterable[str]) -> FormatError:
 
     known = [known for known in headings if known]
     similar = difflib.get_close_matches(name, known, 1)
-    text = f"Error in user format: Unknown format field: {name}"
+    text = f"{IN_USER_FORMAT}Unknown format field: {name}"
     if similar:
         return FormatError(f"{text} (did you mean {similar[0]}? known are {', '.join(known)})")
     return FormatError(text, f" (known are {', '.join(known)})")

@@ -24,8 +24,9 @@ SCHEMES = {
 
 @given(st.sampled_from(sorted(SCHEMES)), st.integers(1, 2**63 - 1), st.sampled_from(["f58", "dec", "hex", "words"]))
 def test_a_description_says_all_that_the_dependency_said(scheme: str, job: int, form: str) -> None:
-    need = parse({"scheme": scheme, "value": jobid.encode(job, form)})
-    assert (need.kind, need.job, need.description) == (SCHEMES[scheme], job, f"{SCHEMES[scheme]}={jobid.encode(job)}")
+    value = jobid.encode(job, form)
+    need = parse({"scheme": scheme, "value": value})
+    assert (need.kind, need.job, need.description) == (SCHEMES[scheme], job, f"{SCHEMES[scheme]}={value}")
     assert from_description(need.description) == need
 
 

@@ -49,7 +49,8 @@ def parse(dependency: dict[str, Any]) -> Need:
             raise DependencyError(f'dependency: {scheme}: "{value}" is not a valid jobid') from None
         if not antecedent:
             raise DependencyError(f"dependency: {scheme}: job not found: {value}")
-        return Need(f"{kind}={jobid.encode(antecedent)}", kind, antecedent, 0.0)
+        # The id keeps the form that the user gave it, as in Flux.
+        return Need(f"{kind}={value}", kind, antecedent, 0.0)
     if scheme == _BEGIN:
         try:
             when = float(value)

@@ -15,7 +15,7 @@ from flux._program import CLIMain, help_formatter
 from flux._tree import Tree
 from headrace.formats.spec import archive, duration
 from headrace.wire.query import color, when
-from headrace.wire.query.format import Field, Format, split_sort
+from headrace.wire.query.format import IN_USER_FORMAT, Field, Format, FormatError, split_sort
 
 __all__ = [
     "CLIMain",
@@ -84,7 +84,11 @@ class OutputFormat:
         self.headings = self.headings if headings is None else headings
         self._prepend = prepend
         text, keys = split_sort(fmt)
-        self._format = Format(text, self.headings)
+        try:
+            self._format = Format(text, self.headings)
+        except FormatError as exc:
+            # Services show the text to users with the name of the exception's class.
+            raise ValueError(str(exc).replace(IN_USER_FORMAT, "", 1)) from None
         self._sort_keys: List[str] = []
         self.set_sort_keys(keys)
 

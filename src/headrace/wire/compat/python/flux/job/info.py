@@ -208,7 +208,8 @@ def job_list(
         terms.append({"or": [{"states": [states]}] * bool(states) + [{"results": [results]}] * bool(results)})
     if constraint:
         terms.append(constraint)
-    body = {"max_entries": max_entries, "attrs": list(attrs), "since": since, "constraint": {"and": terms}}
+    # As in Flux, programs may pass the number of entries as they got it on their command line.
+    body = {"max_entries": int(max_entries), "attrs": list(attrs), "since": since, "constraint": {"and": terms}}
     return JobListRPC(flux_handle, "job-list.list", body, flags=_STREAMING)
 
 
@@ -277,7 +278,7 @@ class JobList:
         flux_handle: Flux,
         attrs: Iterable[str] = ("all",),
         filters: Iterable[str] = (),
-        ids: Iterable[Any] = (),
+        ids: Optional[Iterable[Any]] = (),
         user: Optional[Union[str, int]] = None,
         max_entries: int = 1000,
         since: float = 0.0,
@@ -287,7 +288,7 @@ class JobList:
     ) -> None:
         self.handle = flux_handle
         self.attrs = list(attrs)
-        self.ids = [JobID(jobid) for jobid in ids]
+        self.ids = [JobID(jobid) for jobid in ids or ()]
         self.errors: List[str] = []
         self.max_entries, self.since = max_entries, since
         self.name, self.queue, self.constraint = name, queue, constraint
