@@ -107,6 +107,11 @@ def test_every_job_is_booked_once_whatever_is_killed(tmp_path: Path, monkeypatch
         count = "SELECT count(*) FROM jobs"
         until(lambda: data.rows(count)[0][0] == len(jobs), "all jobs are in the table")
         until(lambda: usages(data) == pytest.approx(expected), f"{usages(data)} is {expected}")
+        # The cron jobs of a site find everything done.
+        for name in ("fetch-job-records", "update-usage", "update-fshare", "priority-update"):
+            done = brokers.flux(f"account-{name}", "-p", str(tmp_path / "site.db"))
+            assert done.returncode == 0, done.stderr
+        assert usages(data) == pytest.approx(expected) and data.rows(count)[0][0] == len(jobs)
         assert brokers.finish()[0] == 0
         brokers.until_nothing_is_left()
 
