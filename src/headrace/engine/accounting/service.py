@@ -124,6 +124,27 @@ class Refused(Exception):
 
 _NOT_ALLOWED = "Request requires owner credentials"
 
+# What a guest gets in private mode from methods about jobs of all users: the key of the payload that names the user
+# whose jobs are shown, "" for a refusal.
+_PRIVATE = {
+    "jobs": "username",
+    "view_job_records": "user",
+    "why": "only_user",
+    "report": "",
+    "show_usage": "",
+    "view_usage_report": "",
+}
+
+
+def restricted(name: str, payload: Payload, caller: Caller) -> Payload:
+    """The payload of a guest's request in private mode: only the guest's own jobs are shown. Raises Refused."""
+    key = _PRIVATE.get(name)
+    if key is None:
+        return payload
+    if not key or not caller.user:
+        raise Refused(errno.EPERM, _NOT_ALLOWED)
+    return {**payload, key: caller.user}
+
 
 def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
     """The text of a method's answer. Raises Refused."""
@@ -189,13 +210,21 @@ class Service:
             elif name == "stats-get" and self.follower is not None:
                 self._respond(msg, response(msg, self.follower.stats()))
             else:
-                self._respond(msg, response(msg, {name: answer(self.data, name, msg.obj or {}, _caller(msg)) or 0}))
+                caller, payload = _caller(msg), msg.obj or {}
+                if not caller.is_admin and name in _PRIVATE and self._is_private():
+                    payload = restricted(name, payload, caller)
+                self._respond(msg, response(msg, {name: answer(self.data, name, payload, caller) or 0}))
                 if self.follower is not None and not METHODS[name].open:
                     self.follower.changed(name)
         except ValueError as exc:
             self._respond(msg, error_response(msg, errno.EPROTO, str(exc)))
         except Refused as exc:
             self._respond(msg, error_response(msg, exc.errnum, str(exc)))
+
+    def _is_private(self) -> bool:
+        """True if guests see only their own jobs (`access.private-mode`)."""
+        access = self.handle.rpc("config.get").get().get("access")
+        return isinstance(access, dict) and access.get("private-mode") is True
 
     def _respond(self, msg: Message, reply: Message) -> None:
         if not msg.noresponse:

@@ -53,15 +53,19 @@ _LIMITS = {
 
 
 def why(database: Database, payload: Payload) -> str:
-    """Explain a job. Raises ValueError for an unknown one, OSError."""
-    text = str(payload["jobid"])
+    """Explain a job. Raises ValueError for an unknown one, OSError.
+
+    With `only_user`, jobs of other users are unknown.
+    """
+    text, only = str(payload["jobid"]), payload.get("only_user")
     with Handle() as handle:
         job = next(iter(list_ids(handle, [jobid.parse(text)], _ATTRIBUTES)))
-        if job is None:
+        if job is None or (only and job.get("username") != only):
             raise ValueError(f"job {text} is unknown")
         lines = [_headline(job), *_terms(database, job)]
         if job.raw["state"] & PENDING:
-            lines += [*_reasons(database, handle, job), *_before(handle, job)]
+            lines += _reasons(database, handle, job)
+            lines += [] if only else _before(handle, job)
     return "\n".join(lines)
 
 
