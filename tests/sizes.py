@@ -73,6 +73,10 @@ SIZES = {
     "api_requests": Size(300, 100_000),
     # random trees of banks whose fair share is computed twice
     "trees": Size(300, 10_000),
+    # kill -9 of the program of the module accounting, or of the broker, while jobs end
+    "book_kills": Size(6, 200),
+    # jobs of two users that share an instance
+    "shared_jobs": Size(400, 2_000),
     # themes and widths in which each page is shown by a browser
     "views": Size(1, 5),
 }

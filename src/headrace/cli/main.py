@@ -24,8 +24,12 @@ COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
     "account": ("account.main", "manage banks, users and their limits, and show usage and fair share"),
     "account-fairshare-emulate": ("account.fairshare_emulate", "compute fair share for banks and users in a file"),
+    "account-fetch-job-records": ("account.usage_programs", "copy the records of jobs that have ended to the database"),
+    "account-priority-update": ("account.priority_update", "send the accounting database to the policy mf_priority"),
     "account-service": ("account.service", "serve the accounting database to flux account"),
     "account-update-db": ("account.update_db", "update the accounting database to this version's tables"),
+    "account-update-fshare": ("account.usage_programs", "compute the fair share of all users"),
+    "account-update-usage": ("account.usage_programs", "add the jobs in the accounting database to usage"),
     "admin": ("instance.shutdown", "register commands to run at the end of an instance"),
     "alloc": ("submit.alloc", "allocate resources and start an interactive instance on them"),
     "api": ("api.main", "serve the instance to scripts and browsers over HTTP"),
@@ -304,7 +308,14 @@ _INTERRUPTIBLE = (
 _BROKERS = ("broker", "start")
 
 # Modules of several commands; their `main` gets the name of the command as a second argument.
-_SHARED = ("installation", "instance.attr", "instance.shutdown", "instance.start", "resource.graph")
+_SHARED = (
+    "account.usage_programs",
+    "installation",
+    "instance.attr",
+    "instance.shutdown",
+    "instance.start",
+    "resource.graph",
+)
 
 
 def _prefix(module: Any, name: str) -> str:

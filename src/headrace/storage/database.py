@@ -97,14 +97,24 @@ class Database:
         """Run a statement and return the number of rows that it changed."""
         return int(self._run(sql, values).rowcount)
 
+    def execute_many(self, sql: str, values: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement once for each of `values`."""
+        with self._guarded():
+            self._connection.cursor().executemany(self._text(sql), values)
+
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Row]:
         with self._guarded():
             return list(self._run(sql, values).fetchall())
 
-    def _run(self, sql: str, values: Mapping[str, Any] | None) -> Any:
+    def _text(self, sql: str) -> str:
+        """A statement with parameters in the driver's form."""
         text = self._texts.get(sql)
         if text is None:
             text = self._texts[sql] = re.sub(r":(\w+)", self._style, sql) if self._style else sql
+        return text
+
+    def _run(self, sql: str, values: Mapping[str, Any] | None) -> Any:
+        text = self._text(sql)
         with self._guarded():
             return self._connection.execute(text, values) if values else self._connection.execute(text)
 

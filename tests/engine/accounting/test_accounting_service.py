@@ -330,3 +330,21 @@ def test_a_connection_that_is_closed_is_told(path: str) -> None:
         service.answer(data, "list_projects", {}, service.OWNER)
     with pytest.raises(DatabaseError):
         data.execute("SELECT 1")
+
+
+def test_in_private_mode_guests_see_their_own_jobs() -> None:
+    ann = service.Caller(False, "ann")
+    assert service.restricted("jobs", {"username": "bob", "count": 1}, ann) == {"username": "ann", "count": 1}
+    assert service.restricted("view_job_records", {"user": None}, ann) == {"user": "ann"}
+    assert service.restricted("why", {"jobid": "f1"}, ann) == {"jobid": "f1", "only_user": "ann"}
+    assert service.restricted("view_bank", {"bank": "A"}, ann) == {"bank": "A"}
+    for name, caller in (
+        ("report", ann),
+        ("show_usage", ann),
+        ("view_usage_report", ann),
+        ("jobs", service.Caller(False)),
+    ):
+        with pytest.raises(service.Refused, match="Request requires owner credentials"):
+            service.restricted(name, {}, caller)
+    # All methods that show jobs are restricted.
+    assert service._PRIVATE.keys() < service.METHODS.keys()

@@ -108,7 +108,7 @@ def test_many_bookings_do_not_drift() -> None:
     [
         (lambda: Decay(0), "priority_decay_half_life: must be a positive number of seconds, not 0"),
         (lambda: Decay(1, float("inf")), "priority_usage_reset_period: must be a positive number of seconds, not inf"),
-        (lambda: Decay(1, 1, 1.0), "decay_factor: must be between 0 and 1, not 1.0"),
+        (lambda: Decay(1, 1, 1.5), "decay_factor: must be from 0 to 1, not 1.5"),
         (lambda: Periods(Decay(), 0, {"u": [-1.0]}), "'u': value: must be 0 or more"),
         (lambda: Periods(Decay(), 0, {"u": []}), "'u': value: must be 0 or more"),
         (lambda: Periods[str](Decay(), 0).book("u", float("nan")), "usage of 'u': must be 0 or more, not nan"),

@@ -80,5 +80,11 @@ COMMANDS: Table = {
             help="Delete records of jobs that ended more than this many weeks ago (default: 26)",
         ),
     ),
+    "why": (argument("jobid", metavar="JOBID", help="The job"),),
+    "report": (
+        argument("--from", metavar="TIME", help=f"Jobs that ran after this time (default: 30 days ago), {WHEN}"),
+        argument("--to", metavar="TIME", help=f"Jobs that ran before this time (default: now), {WHEN}"),
+        argument("--html", metavar="FILE", help="Write a page with charts"),
+    ),
     "update-usage": (),
 }

@@ -72,6 +72,8 @@ COMMANDS = {
     "view-usage-report": ("jobs", "Add up the usage of jobs by bank, user, time and size"),
     "clear-usage": ("jobs", "Set the usage of banks to 0"),
     "scrub-old-jobs": ("jobs", "Delete records of old jobs"),
+    "why": ("jobs", "Explain a job's priority, which limit holds it, and which jobs come before it"),
+    "report": ("jobs", "Report usage against shares, usage over time, and waits"),
     "update-usage": ("jobs", "Run flux account-update-usage (deprecated)"),
 }
 
@@ -111,7 +113,10 @@ def main(argv: List[str]) -> int:
         # As flux-accounting prints it, without the errno.
         raise CommandError(str(exc.strerror)) from None
     text = answer[method]
-    if text:
+    if method == "report" and args.html:
+        with open(args.html, "w", encoding="utf-8") as file:
+            file.write(text)
+    elif text:
         print(text)
     return 0
 

@@ -1,26 +1,12 @@
-"""The page of `headrace simulate --html`: the table of figures, and charts for each policy.
-
-The page is a single file that loads no other resources.
-"""
+"""The page of `headrace simulate --html`: the table of figures, and charts for each policy."""
 
 from __future__ import annotations
-
-from headrace.formats.plots.chart import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Sequence, Tuple
 
     from headrace.sched.queueing.simulate import Simulation
-
-_STYLE = """\
-body { margin: 1.5rem auto; padding: 0 1rem; max-width: 60rem; font: 1rem/1.45 system-ui, sans-serif;
-  color: #16211f; background: #fbfcfc; }
-table { border-collapse: collapse; } th, td { padding: .25rem .75rem; text-align: right;
-  font-variant-numeric: tabular-nums; } th:first-child { text-align: left; font-weight: 400; }
-.scroll { overflow-x: auto; } tr { border-bottom: 1px solid #8884; }
-@media (prefers-color-scheme: dark) { body { color: #e5ecea; background: #111817; } }
-"""
 
 
 def page(
@@ -36,27 +22,13 @@ def page(
     `rows` are labels with a figure for each of `columns`; `outcomes` are the simulations by policy.
     `cores` and `nodes` are the size of the machine.
     """
-    from headrace.formats.plots.chart import CSS
+    from headrace.formats.plots import page as html
 
-    charts: List[str] = []
     per_node = max(1, cores // max(1, nodes))
+    parts = [html.table(["", *columns], [[label, *cells] for label, cells in rows])]
     for name, outcome in outcomes:
-        charts += [f"<h2>{escape(name)}</h2>", *_charts(name, outcome, cores, per_node)]
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for label, cells in rows
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>Queue policies compared</title><style>\n{_STYLE}{CSS}</style></head><body>\n"
-        f"<h1>Queue policies compared</h1>\n<p>{escape(heading)}</p>\n"
-        f'<div class="scroll"><table><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
-        + "\n".join(charts)
-        + "\n</body></html>\n"
-    )
+        parts += [html.heading(name), *_charts(name, outcome, cores, per_node)]
+    return html.page("Queue policies compared", heading, parts)
 
 
 def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[str]:

@@ -47,6 +47,15 @@ def opened(path: str) -> Database:
     return database
 
 
+def is_out_of_date(path: str) -> bool:
+    """True if a database needs `flux account-update-db`. Raises DatabaseError."""
+    database = connected(path)
+    try:
+        return version(database) < VERSION
+    finally:
+        database.close()
+
+
 def connected(path: str) -> Database:
     """Open a file of any version. Raises DatabaseError."""
     if not os.path.isfile(path):

@@ -16,9 +16,26 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.engine.accounting import banks, configs, coordinators, database, export, factors, projects, queues, users
+from headrace.engine.accounting import (
+    banks,
+    configs,
+    coordinators,
+    database,
+    export,
+    factors,
+    priorities,
+    projects,
+    queues,
+    records,
+    usage,
+    usage_pages,
+    usage_reports,
+    users,
+    why,
+)
+from headrace.engine.accounting.follow import Follower, Settings
 from headrace.engine.accounting.requests import IntegrityError, Payload
-from headrace.formats.spec.message import REQUEST, ROLE_ADMIN, ROLE_OWNER, Message, error_response, response
+from headrace.formats.spec.message import EVENT, REQUEST, ROLE_ADMIN, ROLE_OWNER, Message, error_response, response
 from headrace.formats.spec.stdlib_parts import signal
 from headrace.storage.database import Database, DatabaseError
 from headrace.wire.client.handle import Handle
@@ -86,6 +103,14 @@ METHODS: dict[str, Method] = {
     "export_db": Method(export.export_db, False),
     "export_json": Method(export.export_json, False),
     "pop_db": Method(export.pop_db, False),
+    "view_job_records": Method(records.view_job_records, True),
+    "scrub_old_jobs": Method(records.scrub_old_jobs, False),
+    "clear_usage": Method(usage.clear_usage, False, own_tables=True),
+    "jobs": Method(priorities.list_priorities, True),
+    "show_usage": Method(usage_reports.show_usage, True),
+    "why": Method(why.why, True),
+    "report": Method(usage_pages.show_report, True),
+    "view_usage_report": Method(usage_reports.view_usage_report, True),
 }
 
 
@@ -98,6 +123,27 @@ class Refused(Exception):
 
 
 _NOT_ALLOWED = "Request requires owner credentials"
+
+# What a guest gets in private mode from methods about jobs of all users: the key of the payload that names the user
+# whose jobs are shown, "" for a refusal.
+_PRIVATE = {
+    "jobs": "username",
+    "view_job_records": "user",
+    "why": "only_user",
+    "report": "",
+    "show_usage": "",
+    "view_usage_report": "",
+}
+
+
+def restricted(name: str, payload: Payload, caller: Caller) -> Payload:
+    """The payload of a guest's request in private mode: only the guest's own jobs are shown. Raises Refused."""
+    key = _PRIVATE.get(name)
+    if key is None:
+        return payload
+    if not key or not caller.user:
+        raise Refused(errno.EPERM, _NOT_ALLOWED)
+    return {**payload, key: caller.user}
 
 
 def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
@@ -128,23 +174,30 @@ def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
 
 
 class Service:
-    """Answers the requests of an instance until `stop`."""
+    """Answers the requests of an instance until `stop`; with `settings`, also keeps the instance's books."""
 
-    def __init__(self, handle: Handle, data: Database) -> None:
+    def __init__(self, handle: Handle, data: Database, settings: Settings | None = None) -> None:
         self.handle = handle
         self.data = data
         self.reactor = Reactor()
+        self.follower = None if settings is None else Follower(handle, self.reactor, data, settings)
 
     def run(self) -> None:
         """Answer requests. Raises OSError when the connection to the broker is lost."""
         self.handle.message_callback = self._received
-        self.handle.message_types = REQUEST
+        self.handle.message_types = REQUEST | EVENT
+        if self.follower is not None:
+            self.follower.start()
         self.reactor.add_handle(self.handle)
         for signum in (signal.SIGTERM, signal.SIGINT):
             self.reactor.add_signal(signum, self.reactor.stop)
         self.reactor.run()
 
     def _received(self, msg: Message) -> None:
+        if msg.type == EVENT:
+            if self.follower is not None and msg.rolemask & ROLE_OWNER:
+                self.follower.policy_loaded()
+            return
         service, _, name = msg.topic.partition(".")
         if service != NAME:
             return
@@ -154,12 +207,24 @@ class Service:
                     raise Refused(errno.EPERM, _NOT_ALLOWED)
                 self._respond(msg, response(msg))
                 self.reactor.stop()
+            elif name == "stats-get" and self.follower is not None:
+                self._respond(msg, response(msg, self.follower.stats()))
             else:
-                self._respond(msg, response(msg, {name: answer(self.data, name, msg.obj or {}, _caller(msg)) or 0}))
+                caller, payload = _caller(msg), msg.obj or {}
+                if not caller.is_admin and name in _PRIVATE and self._is_private():
+                    payload = restricted(name, payload, caller)
+                self._respond(msg, response(msg, {name: answer(self.data, name, payload, caller) or 0}))
+                if self.follower is not None and not METHODS[name].open:
+                    self.follower.changed(name)
         except ValueError as exc:
             self._respond(msg, error_response(msg, errno.EPROTO, str(exc)))
         except Refused as exc:
             self._respond(msg, error_response(msg, exc.errnum, str(exc)))
+
+    def _is_private(self) -> bool:
+        """True if guests see only their own jobs (`access.private-mode`)."""
+        access = self.handle.rpc("config.get").get().get("access")
+        return isinstance(access, dict) and access.get("private-mode") is True
 
     def _respond(self, msg: Message, reply: Message) -> None:
         if not msg.noresponse:
@@ -175,8 +240,10 @@ def _caller(msg: Message) -> Caller:
         return Caller(False)
 
 
-def serve(path: str, background: bool) -> int:
+def serve(path: str, background: bool, settings: Settings | None = None) -> int:
     """Run the service on a database until it is stopped; with `background`, in a process that outlives this one.
+
+    With `settings`, it also keeps the books of the instance.
 
     Raises DatabaseError, OSError.
     """
@@ -188,14 +255,15 @@ def serve(path: str, background: bool) -> int:
         if exc.errno == errno.EEXIST:
             raise OSError(errno.EEXIST, "the service accounting is registered already") from None
         raise
-    sys.stderr.write("registered accounting service\n")
-    sys.stderr.flush()
+    if settings is None:
+        sys.stderr.write("registered accounting service\n")
+        sys.stderr.flush()
     if background:
         _detach()
     # A connection to SQLite does not survive fork(2), so it is opened here.
     data = database.opened(path)
     try:
-        Service(handle, data).run()
+        Service(handle, data, settings).run()
         handle.rpc("service.remove", {"service": NAME}).get()
     finally:
         data.close()

@@ -2,6 +2,7 @@
 
 # The file of each service, relative to this package. It defines `load(ctx, args)`.
 SERVICES = {
+    "accounting": "accounting",
     "api": "api",
     "barrier": "barrier",
     "content": "content.service",

@@ -31,7 +31,7 @@ class ResourceWeights(Struct, frozen=True):
 class Decay(Struct, frozen=True):
     """How usage fades; the fields are keys of `config_table`, durations are in seconds.
 
-    Raises ValueError for a duration that is not positive, and a factor that is not between 0 and 1.
+    Raises ValueError for a duration that is not positive, and a factor that is not from 0 to 1.
     """
 
     priority_decay_half_life: float = 604800.0
@@ -43,8 +43,8 @@ class Decay(Struct, frozen=True):
             value = getattr(self, key)
             if not 0 < value < inf:
                 raise ValueError(f"config_table: {key}: must be a positive number of seconds, not {value!r}")
-        if not 0 < self.decay_factor < 1:
-            raise ValueError(f"config_table: decay_factor: must be between 0 and 1, not {self.decay_factor!r}")
+        if not 0 <= self.decay_factor <= 1:
+            raise ValueError(f"config_table: decay_factor: must be from 0 to 1, not {self.decay_factor!r}")
 
     @property
     def periods(self) -> int:

@@ -50,6 +50,8 @@ LEADER_MODULES = (
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
 # The service for scripts and browsers, loaded if the table [headrace.api] exists.
 _SERVICE = "api"
+# Keeps the books of users and banks, loaded if the configuration asks for it (`_keeps_accounts`).
+_ACCOUNTING = "accounting"
 # The modules that the leader and a follower load before a user's own rc1 script. The script may load some of them
 # itself, since they are modules in Flux. They are not listed until it does. Scripts expect content in the broker, and
 # scripts that load job-exec only on the leader need it on followers.
@@ -88,8 +90,22 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
     if rank == 0 and "api" in config.get("headrace", {}):
         names = (*names, _SERVICE)
+    if rank == 0 and _keeps_accounts(config):
+        names = (*names, _ACCOUNTING)
     skip = _listed(config, "skip-modules")
     return [_scheduler(attrs, config) if name == _DEFAULT_SCHEDULER else name for name in names if name not in skip]
+
+
+def _keeps_accounts(config: dict[str, Any]) -> bool:
+    """True if the table [accounting] has settings of the module, or the policy mf_priority is configured."""
+    table, manager = config.get("accounting"), config.get("job-manager")
+    # flux-accounting's older configuration has this table with the weights of factors alone.
+    if isinstance(table, dict) and table.keys() - {"factor-weights"}:
+        return True
+    plugins = manager.get("plugins") if isinstance(manager, dict) else None
+    # The job manager refuses a list that is none.
+    entries = plugins if isinstance(plugins, list) else []
+    return any(isinstance(entry, dict) and str(entry.get("load")).endswith("mf_priority.so") for entry in entries)
 
 
 def has_own_rc1(attrs: AttrTable) -> bool:
@@ -256,7 +272,8 @@ class ModuleHost:
             del self.loaded[name]
             await ctx.unload()
             raise
-        if found is not placeholders and name not in ctx.services and name not in self.broker.router.services:
+        provides = found is not placeholders and getattr(found, "PROVIDES_SERVICE", True)
+        if provides and name not in ctx.services and name not in self.broker.router.services:
             ctx.service(name, {})
         return name
 

@@ -99,6 +99,8 @@ class Plugins:
         elif path != DEFAULT.name:
             raise RpcError(errno.EINVAL, f"{path}: only built-in plugins can be loaded")
         self._paths[name] = path if name != DEFAULT.name else _BUILTIN
+        # The service accounting fills a policy that was loaded.
+        self.ctx.publish("jobtap-load", {"name": name})
 
     def _multi_factor(self, data: Any, config: dict[str, Any]) -> MultiFactorPolicy:
         """The multi-factor policy with the tables `data`. Raises RpcError(EINVAL)."""

@@ -1,0 +1,46 @@
+"""`flux account-priority-update`: sends the accounting database to the policy `mf_priority` of the instance."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
+from headrace.wire.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-account-priority-update: ERROR: "
+
+_OUT_OF_DATE = (
+    "flux-accounting database out of date; updating DB with 'flux account-update-db' before sending information to"
+    " plugin"
+)
+
+
+def main(argv: List[str]) -> int:
+    parser = Parser(
+        "flux-account-priority-update",
+        description="Send users, banks, queues, projects and settings to the policy mf_priority",
+        allow_abbrev=True,
+    )
+    parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
+    args = parser.parse_args(argv)
+    from headrace.engine.accounting import database, migration, push
+    from headrace.storage.database import DatabaseError
+
+    path = args.path or database.DEFAULT_PATH
+    try:
+        if database.is_out_of_date(path):
+            sys.stdout.write(f"{_OUT_OF_DATE}\n")
+            migration.update(path, "", lambda _line: None)
+        data = database.opened(path)
+        try:
+            push.send(Handle(), data)
+        finally:
+            data.close()
+    except (DatabaseError, ValueError) as exc:
+        raise CommandError(str(exc)) from None
+    return 0
