@@ -11,6 +11,7 @@ SOURCE = ROOT / "src/headrace"
 # By file, what it imports by a call: each is below the file or beside it, as an ordinary import would have to be.
 KNOWN = {
     # Tables of commands and of services, whose modules are imported when they are needed.
+    "cli/account/main.py": {"f'headrace.cli.account.{file}'"},
     "cli/fluxqueue/main.py": {"f'headrace.cli.fluxqueue.{file}'"},
     "cli/job/main.py": {"full"},
     "cli/kvs/main.py": {"full"},
