@@ -161,12 +161,12 @@ def test_usage_is_compared_with_the_shares_of_banks(flux, tmp_path):
     # Users 1 and 2 have had one job each when jobs 3 and 4 come.
     line = "{} {} -1 100 -1 -1 -1 1 100 -1 1 {} -1 -1 -1 -1 -1 -1\n"
     trace = "".join(line.format(*job) for job in ((1, 0, 1), (2, 0, 2), (3, 0, 3), (4, 150, 1), (5, 150, 2)))
-    argv = ["simulate", "-", "--nodes=1", "--policy=fcfs", "--starts=-", "--fair-share=1d", "--banks=banks.json"]
+    options = ["--nodes=1", "--policy=fcfs", "--starts=-", "--fair-share=1d"]
     starts = {}
     for shares in ((9, 1), (1, 9)):
         users = [{"username": str(user), "shares": share} for user, share in zip((1, 2, 3), (*shares, 9))]
         (tmp_path / "banks.json").write_text(json.dumps({"root": {"bank": "root", "children": users}}))
-        starts[shares] = flux(*argv, stdin=trace.encode()).stdout
+        starts[shares] = flux("simulate", "-", "--banks=banks.json", *options, stdin=trace.encode()).stdout
     assert "fcfs,4,300," in starts[9, 1]
     assert "fcfs,5,300," in starts[1, 9]
 
