@@ -112,7 +112,7 @@ def test_words_are_read_in_any_case_and_grouping(text):
     ],
 )
 def test_text_that_is_no_id_is_refused(text):
-    with pytest.raises(JobIdError, match="no job id"):
+    with pytest.raises(JobIdError, match="not a job id"):
         parse(text)
 
 

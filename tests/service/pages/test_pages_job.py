@@ -58,7 +58,7 @@ def test_a_running_job_is_cancelled_and_gets_signals(shared: Any, client: Any) -
     until(lambda: "✔ Completed" in shown(client, first))
     assert client.get(f"/jobs/{first}/output.txt").text.endswith("got\n")
     answer = client.post(f"/jobs/{second}/cancel", data=given)
-    assert answer.status_code == 303 and "requested to end" in text_of(client.get(answer.headers["location"]).text)
+    assert answer.status_code == 303 and "asked to end" in text_of(client.get(answer.headers["location"]).text)
     until(lambda: "⊘ Canceled" in shown(client, second))
     for path in ("cancel", "kill"):
         again = client.post(f"/jobs/{second}/{path}", data={**given, "signal": "SIGTERM"})

@@ -52,7 +52,7 @@ def test_a_script_is_submitted_and_submitted_again(client: Any) -> None:
         ("nodes", "x", "from 1 to"),
         ("cores_per_task", "-1", "from 1 to"),
         ("gpus_per_task", "1.5", "from 0 to"),
-        ("exclusive", "on", "exclusive needs nodes"),
+        ("exclusive", "on", "exclusive needs the number of nodes"),
         ("duration", "soon", "duration must be a length of time"),
         ("cwd", "tmp", "must begin with /"),
         ("urgency", "40", "must be a number from 0 to 31"),

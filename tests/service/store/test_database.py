@@ -94,7 +94,7 @@ def test_what_is_no_database_of_this_version_is_named(tmp_path: Path, store: Sto
             database.open_file(str(other))
     with store.changing() as opened:
         opened.execute("INSERT INTO version VALUES (1000, 0)")
-    with pytest.raises(StoreError, match=r"api\.sqlite: made by another version of Headrace.* has version 1000 "):
+    with pytest.raises(StoreError, match=r"api\.sqlite: made by another version of Headrace.* has version 1000,"):
         database.open_file(str(tmp_path / "api.sqlite"))
 
 
