@@ -202,7 +202,7 @@ def test_all_problems_are_told_at_once(always: Jobs) -> None:
 
 def test_the_label_cannot_be_put_on_a_job_that_exists(jobs: Jobs) -> None:
     jobs.create(job(suspend=True))
-    with pytest.raises(KubeError, match=r"cannot be added to an existing Job.*: create the Job with it"):
+    with pytest.raises(KubeError, match=r"cannot be added to an existing Job.*: create the Job with the label"):
         jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}={LABEL_VALUE}")
     assert LABEL_KEY not in (jobs.get("hello")["metadata"].get("labels") or {})
     jobs.kubectl("label", "job", "hello", "other=label")
