@@ -94,7 +94,7 @@ class Replay:
         self.leaders: dict[str, int] = {}
 
     def know(self, recorded: int, ours: int) -> None:
-        """A job of the recordings has this id here."""
+        """A job id, or another number, of the recordings is this one here."""
         self.ids[recorded] = ours
 
     def play(self, recording: Recording) -> list[Difference]:
