@@ -172,7 +172,7 @@ class Replay:
         if msg.payload is None:
             return seen
         try:
-            seen["payload"] = _unfold(self._translate(msg.obj, self._to_recorded()))
+            seen["payload"] = self._translate(_unfold(msg.obj), self._to_recorded())
         except ValueError:
             seen["payload_text"] = self._to_recorded()(msg.payload.rstrip(b"\0").decode("utf-8", "replace"))
             if "�" in seen["payload_text"] or msg.topic == "content.store":
