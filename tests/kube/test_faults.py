@@ -412,7 +412,7 @@ def test_a_lost_secret_costs_no_jobs_and_keeps_no_pod_from_the_others(minicluste
     assert miniclusters.flux("nobody", "run", "-N2", "echo", "both").split() == ["both"] * 2
 
     reason = miniclusters.reason("instance", lambda text: "Secret" in text)
-    assert reason.startswith("1 of 2 brokers up") and "Secret instance-curve is gone" in reason
+    assert reason.startswith("1 of 2 brokers up") and "Secret instance-curve was deleted" in reason
     assert miniclusters.flux("instance", "jobs", "-no", "{id} {state}").strip() == f"{job} RUN"
 
     until(lambda: "KeysLost" in miniclusters.events("follower"))

@@ -92,7 +92,7 @@ def test_a_cluster_that_stays_is_looked_at_scaled_connected_to_and_deleted(
         )
 
     refused = mini("scale", "stays", "3")
-    assert refused.returncode == 1 and "has maxSize 2, and 3 is above it" in refused.stderr
+    assert refused.returncode == 1 and "size 3 is above the maxSize of MiniCluster stays, 2" in refused.stderr
     assert mini("scale", "stays", "2").stdout == "MiniCluster/stays scaled to 2\n"
     miniclusters.wait("stays", "brokersUp", "2")
     listed = json.loads(mini("status", "--json").stdout)

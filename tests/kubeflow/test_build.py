@@ -224,7 +224,7 @@ def test_without_a_trainer_it_is_the_runtimes_command() -> None:
     [
         (own("own", mpi={}), "mlPolicy.mpi: is not supported by brokers"),
         (own("own", options="{interactive: true}"), "Runtime own is interactive"),
-        (own("own", options="{unknown: 1}"), "unknown: is no option"),
+        (own("own", options="{unknown: 1}"), "unknown: is not an option"),
     ],
 )
 def test_a_runtime_that_cannot_run_functions_is_refused(runtime: Any, rule: str) -> None:

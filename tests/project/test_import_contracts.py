@@ -40,7 +40,8 @@ NEVER = [
 SERVICES = sorted(
     f"headrace.engine.modules.{path.stem}"
     for path in (ROOT / "src/headrace/engine/modules").iterdir()
-    if (path.suffix == ".py" or path.is_dir()) and path.stem not in ("__init__", "__pycache__", "background")
+    if (path.suffix == ".py" or path.is_dir())
+    and path.stem not in ("__init__", "__pycache__", "background", "supervisor")
 )
 
 

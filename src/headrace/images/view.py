@@ -68,7 +68,7 @@ class Contents:
 NOT_IN_IMAGES = ("headrace.service", "headrace.images", "headrace.kubeflow")
 # Packages that a pod does not use: for programs that talk to the API server, and their commands.
 _NOT_IN_PODS = (
-    *("headrace.cluster_queue", "headrace.storage", "headrace.programs"),
+    *("headrace.cluster_queue", "headrace.engine.accounting", "headrace.storage", "headrace.programs"),
     *("headrace.minicluster.operator", "headrace.minicluster.client"),
     *("headrace.flux_jobs.operator", "headrace.flux_jobs.client", "headrace.k8s.client", "headrace.k8s.metrics_api"),
     *("headrace.k8s.packaging", "headrace.k8s.progress", "headrace.k8s.runtime"),

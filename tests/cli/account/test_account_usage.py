@@ -91,7 +91,7 @@ def test_records_are_chosen_by_each_option(used, line: str, found: list[int]) ->
     ("line", "text"),
     [
         ("view-job-records -o '{foo}'", "view-job-records: ValueError: Unknown format field: foo"),
-        ("view-job-records -o '{bank:<999999999}'", "a column is at most 1000 wide"),
+        ("view-job-records -o '{bank:<999999999}'", "a column has at most 10000 characters"),
         ("view-job-records --actual-duration '<60'", "expression expects one operator and one value"),
         ("view-job-records --actual-duration '! 60'", "expression must start with <, <=, =, >=, or >"),
         ("view-job-records --actual-duration '< x'", "expression expects to be compared with a number"),

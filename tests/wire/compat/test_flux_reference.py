@@ -31,7 +31,7 @@ MANUAL = (
     .partition("parts of `import flux` are")[2]
     .partition("## ")[0]
 )
-ABSENT_MODULES = re.findall(r"`(flux\.[\w.]+)`(?! is there)", MANUAL)
+ABSENT_MODULES = re.findall(r"`(flux\.[\w.]+)`(?! exists)", MANUAL)
 
 ABSENT = """
 flux.constraint.parser.ConstraintLexer

@@ -12,18 +12,23 @@ import errno
 import logging
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.modules.job_manager.core import Core
 from headrace.engine.modules.job_manager.effects import Durable
-from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
 from headrace.engine.modules.job_manager.policy import DEFAULT, JobPolicy
 from headrace.formats.spec.job_state import PRIORITY, SCHED
 from headrace.formats.spec.message import Message, MessageError
-from headrace.sched.accounting.multifactor import MultiFactor
+
+if TYPE_CHECKING:
+    from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
+    from headrace.sched.accounting.multifactor import MultiFactor
 
 _MULTI_FACTOR = "mf_priority.so"
+_POLICY = "mf_priority"
+# The services that change the tables of the policy, which are methods of MultiFactor.
+_UPDATES = ("rec_update", "rec_q_update", "rec_proj_update", "rec_bank_update", "rec_fac_update", "rec_config_update")
 _BUILTIN = "builtin"
 # When limits are checked.
 _ALWAYS, _AT_SUBMIT = "always", "at-submit"
@@ -42,6 +47,8 @@ class Plugins:
         self.touch = touch
         # Path by name, in the order in which they were loaded.
         self._paths: dict[str, str] = {DEFAULT.name: _BUILTIN}
+        # The multi-factor policy that was loaded last.
+        self._multi: MultiFactorPolicy | None = None
         # Requests to compute all priorities anew, and how many of them are done or in progress.
         self._asked = self._begun = 0
         self._pass = asyncio.Lock()
@@ -100,10 +107,14 @@ class Plugins:
             raise RpcError(errno.EINVAL, f"{path}: only built-in plugins can be loaded")
         self._paths[name] = path if name != DEFAULT.name else _BUILTIN
         # The service accounting fills a policy that was loaded.
-        self.ctx.publish("jobtap-load", {"name": name})
+        self.ctx.publish("jobtap-load", {"name": name}, private=True)
 
     def _multi_factor(self, data: Any, config: dict[str, Any]) -> MultiFactorPolicy:
         """The multi-factor policy with the tables `data`. Raises RpcError(EINVAL)."""
+        # Most instances have no accounting; their start does not import it.
+        from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
+        from headrace.sched.accounting.multifactor import MultiFactor
+
         table = config.get("accounting", {})
         limits = table.get("limits", _ALWAYS)
         if limits not in (_ALWAYS, _AT_SUBMIT):
@@ -115,7 +126,8 @@ class Plugins:
                 factors.load(data)
             except ValueError as exc:
                 raise RpcError(errno.EINVAL, f"{_MULTI_FACTOR}: {exc}") from None
-        return MultiFactorPolicy(factors, has_limits=not at_submit)
+        self._multi = MultiFactorPolicy(factors, has_limits=not at_submit)
+        return self._multi
 
     def _remove(self, pattern: str) -> None:
         names = [name for name in self._paths if _matches(pattern, name)]
@@ -146,19 +158,10 @@ class Plugins:
 
     def services(self) -> dict[str, Callable[[Message], Any]]:
         """The methods of the policies, by their names within the service of the job manager."""
-        updates: dict[str, Callable[[MultiFactor, Any], None]] = {
-            "rec_update": MultiFactor.rec_update,
-            "rec_q_update": MultiFactor.rec_q_update,
-            "rec_proj_update": MultiFactor.rec_proj_update,
-            "rec_bank_update": MultiFactor.rec_bank_update,
-            "rec_fac_update": MultiFactor.rec_fac_update,
-            "rec_config_update": MultiFactor.rec_config_update,
-        }
-        prefix = MultiFactorPolicy.name
-        methods = {f"{prefix}.{name}": self._updater(name, update) for name, update in updates.items()}
-        return {**methods, f"{prefix}.reprioritize": self.reprioritize}
+        methods = {f"{_POLICY}.{name}": self._updater(name) for name in _UPDATES}
+        return {**methods, f"{_POLICY}.reprioritize": self.reprioritize}
 
-    def _updater(self, name: str, update: Callable[[MultiFactor, Any], None]) -> Callable[[Message], Any]:
+    def _updater(self, name: str) -> Callable[[Message], Any]:
         """The handler of `NAME {data}`, which changes tables of the policy. Raises RpcError(EINVAL, ENOSYS, EPROTO).
 
         Errors are also logged: the programs that send tables run unattended. Scripts match the texts.
@@ -172,19 +175,18 @@ class Plugins:
                 self.ctx.log(logging.ERROR, "failed to unpack custom_priority.trigger msg: Protocol error")
                 raise RpcError(errno.EPROTO, f"{msg.topic}: data: missing") from None
             try:
-                update(factors, data)
+                getattr(factors, name)(data)
             except ValueError as exc:
-                self.ctx.log(logging.ERROR, f"{MultiFactorPolicy.name} unpack: {exc}")
+                self.ctx.log(logging.ERROR, f"{_POLICY} unpack: {exc}")
                 raise RpcError(errno.EINVAL, str(exc)) from None
             return EMPTY
 
         return handle
 
     def _factors(self, method: str) -> MultiFactor:
-        policy = self.core.policy
-        if not isinstance(policy, MultiFactorPolicy):
+        if self._multi is None or self.core.policy is not self._multi:
             raise RpcError(errno.ENOSYS, f"Unknown service method '{method}'")
-        return policy.factors
+        return self._multi.factors
 
     async def reprioritize(self, _msg: Message) -> Any:
         """`reprioritize`: release the jobs for which there is room now, and compute all priorities anew."""
