@@ -43,7 +43,7 @@ def test_an_operator_of_this_tree_makes_pods_of_a_minicluster(control_plane: Clu
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         stolen["spec"] |= {"leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
         control_plane.api.request("POST", lease.rpartition("/")[0], stolen)
-        until(lambda: "is lost" in control_plane.box.log("operator", 100_000))
+        until(lambda: "is started again" in control_plane.box.log("operator", 100_000))
         until(lambda: control_plane.api.get(lease)["spec"]["holderIdentity"] not in ("another", holder))
     finally:
         operator.stop(control_plane)
