@@ -8,9 +8,12 @@ scheduler was loaded counts. Pure: time is an argument, in seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from headrace.formats.spec.urgency import URGENCY_EXPEDITE, URGENCY_HOLD
-from headrace.sched.queueing.fair_share import FairShare
+
+if TYPE_CHECKING:
+    from headrace.sched.queueing.fair_share import FairShare
 
 # Seconds between two computations of all priorities from usage.
 REVIEW = 300
@@ -30,7 +33,7 @@ class Fair:
     def configure(self, half_life: float) -> None:
         """Set another half-life and forget all usage. The next call of `news` returns the new priorities."""
         self._half_life = half_life
-        self._shares = FairShare(half_life) if half_life else None
+        self._shares = _shares(half_life) if half_life else None
         self._review = 0
         self._configured = True
 
@@ -84,3 +87,10 @@ class Fair:
                 owner, priority = self.jobs[jobid]
                 if everyone or str(owner) in changed:
                     yield jobid, self.enter(jobid, owner, priority)
+
+
+def _shares(half_life: float) -> FairShare:
+    # Most schedulers have no fair share; their start does not import it.
+    from headrace.sched.queueing.fair_share import FairShare
+
+    return FairShare(half_life)
