@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sizes
-from headrace.sched.accounting.tree import Bank, Node, User, fair_share, standings, usage_by_bank
+from headrace.sched.accounting.tree import Bank, Node, User, fair_share, standings, tree
 
 # Random trees
 
@@ -163,7 +163,8 @@ def test_inactive_users_and_banks_count_for_nothing() -> None:
     banks = [*PAIR, Bank("C", "root", 9, active=False), Bank("CC", "C", 1)]
     users = [User("a", "A", 1, 3.0), User("b", "B", 1, 1.0), User("gone", "A", 1, 50.0, False), User("c", "CC", 1, 1.0)]
     assert shares(banks, *users) == {"a": 1.0, "b": 1.0}
-    assert usage_by_bank(banks, users) == {"root": 4.0, "A": 3.0, "B": 1.0}
+    root = tree(banks, users)
+    assert (root.usage, {bank.name: bank.usage for bank in root.children}) == (4.0, {"A": 3.0, "B": 1.0})
     assert fair_share([Bank("root", "", 1, active=False)], []) == []
 
 

@@ -11,7 +11,7 @@ import pwd
 from typing import Any
 
 from headrace.engine.accounting.export import policy_data
-from headrace.sched.accounting.rows import UNLIMITED
+from headrace.sched.accounting.values import UNLIMITED
 from headrace.storage.database import Database
 from headrace.wire.client.handle import Handle
 

@@ -196,11 +196,9 @@ def _roll(database: Database, now: float, decay: Decay) -> bool:
     return True
 
 
-_USUAL_WEIGHTS = (("node", 1.0), ("core", 0.0), ("gpu", 0.0))
-
-
 def _weights(config: dict[str, str]) -> ResourceWeights:
-    return ResourceWeights(*(_number(config, f"{each}_weight", usual) for each, usual in _USUAL_WEIGHTS))
+    usual = msgspec.structs.asdict(ResourceWeights())
+    return ResourceWeights(**{each: _number(config, f"{each}_weight", value) for each, value in usual.items()})
 
 
 def _decay(config: dict[str, str]) -> Decay:

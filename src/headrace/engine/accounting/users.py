@@ -19,7 +19,8 @@ from headrace.engine.accounting.requests import (
     text,
 )
 from headrace.sched.accounting import rows
-from headrace.sched.accounting.rows import UNKNOWN_USER, UNLIMITED, Value
+from headrace.sched.accounting.rows import UNKNOWN_USER, Value
+from headrace.sched.accounting.values import UNLIMITED
 from headrace.storage.database import Database
 
 TABLE = "association_table"

@@ -13,6 +13,7 @@ from headrace.formats.spec.job_state import ACTIVE, PENDING, RUNNING, SCHED
 from headrace.formats.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 from headrace.sched.accounting import rows, tables
 from headrace.sched.accounting.priority import Weights, job_priority
+from headrace.sched.accounting.values import UNLIMITED
 from headrace.storage.database import Database
 from headrace.wire.client.handle import Handle
 from headrace.wire.query.job_info import JobInfo
@@ -150,7 +151,7 @@ def _numbers(database: Database, handle: Handle, job: JobInfo) -> dict[str, Any]
         columns = [column for column in rows.columns(table) if column.startswith("max_")]
         values = {"userid": job.raw["userid"], "bank": bank, "queue": queue}
         for row in database.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", values)[:1]:
-            numbers.update((prefix + column, value) for column, value in zip(columns, row) if value != rows.UNLIMITED)
+            numbers.update((prefix + column, value) for column, value in zip(columns, row) if value != UNLIMITED)
     query = Query(count=0)
     query.states = ACTIVE
     query.add("userid", [job.raw["userid"]])

@@ -12,13 +12,15 @@ from typing import Annotated, Any, Dict, Tuple, Type, Union, get_args, get_type_
 import msgspec
 from msgspec import Meta, Struct
 
+from headrace.sched.accounting.priority import Weights
+from headrace.sched.accounting.values import UNLIMITED
+
 __all__ = [
     "DEFAULT_CONFIG",
     "DEFAULT_WEIGHTS",
     "FACTORS",
     "TABLES",
     "UNKNOWN_USER",
-    "UNLIMITED",
     "Association",
     "Bank",
     "Config",
@@ -36,8 +38,6 @@ __all__ = [
     "value",
 ]
 
-# A limit that limits nothing; listings show it as `unlimited`.
-UNLIMITED = 2147483647
 # The id of a user who has no account on this machine (RFC 12).
 UNKNOWN_USER = 4294967295
 
@@ -186,7 +186,7 @@ TABLES: Dict[str, Type[Struct]] = {
 }
 
 # The terms of a job's priority and their weights, in the order of listings.
-DEFAULT_WEIGHTS = {"fairshare": 100000, "queue": 10000, "bank": 0, "urgency": 1000}
+DEFAULT_WEIGHTS: Dict[str, int] = msgspec.structs.asdict(Weights())
 FACTORS = tuple(DEFAULT_WEIGHTS)
 
 _WEEK = 604800

@@ -9,7 +9,7 @@ import json
 import string
 from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
-from headrace.sched.accounting.rows import UNLIMITED
+from headrace.sched.accounting.values import UNLIMITED
 
 # The widest column that a format string may ask for. Everybody may list, so a width is a request for memory.
 _WIDEST = 1000

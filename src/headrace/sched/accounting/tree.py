@@ -81,18 +81,6 @@ def fair_share(banks: Iterable[Bank], users: Iterable[User]) -> list[Standing]:
     return standings(tree(banks, users))
 
 
-def usage_by_bank(banks: Iterable[Bank], users: Iterable[User]) -> dict[str, float]:
-    """The usage of each active bank: the sum of its active users' usages. Raises ValueError: see `tree`."""
-    found = {}
-    waiting = [tree(banks, users)]
-    while waiting:
-        node = waiting.pop()
-        if not node.is_user:
-            found[node.name] = node.usage
-            waiting += node.children
-    return found
-
-
 def tree(banks: Iterable[Bank], users: Iterable[User]) -> Node:
     """The root of the tree of active banks and users, each bank with the sum of its users' usages.
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-# A limit that is none: the greatest number of the tables' columns.
+# A limit that limits nothing: the greatest number of the columns. Listings show it as `unlimited`.
 UNLIMITED = 2147483647
 # An integer column of the tables.
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

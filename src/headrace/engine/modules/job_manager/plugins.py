@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from headrace.engine.modules.job_manager.mf_priority import MultiFactorPolicy
     from headrace.sched.accounting.multifactor import MultiFactor
 
-_MULTI_FACTOR = "mf_priority.so"
 _POLICY = "mf_priority"
+_MULTI_FACTOR = f"{_POLICY}.so"
 # The services that change the tables of the policy, which are methods of MultiFactor.
 _UPDATES = ("rec_update", "rec_q_update", "rec_proj_update", "rec_bank_update", "rec_fac_update", "rec_config_update")
 _BUILTIN = "builtin"
