@@ -86,6 +86,13 @@ class Postgresql:
             self._process.wait(waiting.PATIENCE)
         self._process = None
 
+    def create(self, name: str) -> Address:
+        """Make an empty database beside that of `address`."""
+        with contextlib.closing(connect(self.address)) as database:
+            database.execute(f"CREATE DATABASE {name}")
+        url = self.address.url
+        return Address(f"{url[: -len(NAME)]}{name}", self.address.password_file)
+
 
 @contextlib.contextmanager
 def running(host: str = "127.0.0.1") -> Iterator[Postgresql]:

@@ -75,10 +75,28 @@ SIZES = {
     "trees": Size(300, 10_000),
     # kill -9 of the program of the module accounting, or of the broker, while jobs end
     "book_kills": Size(6, 200),
+    # kill -9 of services of two clusters that book into one database
+    "cluster_kills": Size(30, 2_000),
+    # kill -9 of a broker whose policy has limits
+    "policy_kills": Size(3, 60),
     # jobs of two users that share an instance
     "shared_jobs": Size(400, 2_000),
     # themes and widths in which each page is shown by a browser
     "views": Size(1, 5),
+    # random samples whose statistics are compared with those of numpy and scipy
+    "samples": Size(200, 1_000),
+    # samples of each size and shape, of which the share is counted whose interval covers the true median
+    "covered": Size(400, 20_000),
+    # pairs of experiments that differ by chance alone
+    "equal_experiments": Size(15, 1_000),
+    # runs of an experiment whose report is made
+    "reported_runs": Size(500, 10_000),
+    # pairs of samples of each size and shape, for the interval of the ratio of their medians
+    "covered_ratios": Size(60, 4_000),
+    # spoiled files of experiments
+    "spoiled_experiments": Size(300, 50_000),
+    # kill -9 of `headrace experiment run` at random moments
+    "experiment_kills": Size(3, 100),
 }
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
 

@@ -359,7 +359,7 @@ def test_a_user_is_told_of_the_past_that_she_may_read_and_asks_in_no_other_name(
     assert [row["name"] for row in answer["rows"]] == [namespace]
     # The question stays as it is whoever changes it, and nobody finds those of others.
     patch = ("patch", "fluxhistory", "own", "--type=merge", f"--patch={json.dumps({'spec': {'user': admins}})}")
-    assert "does not change" in admin.kubectl(*patch).stderr
+    assert "must not be changed" in admin.kubectl(*patch).stderr
     assert "cannot patch resource" in hers.kubectl(*patch).stderr
     assert "cannot list resource" in hers.kubectl("get", "fluxhistories").stderr
     # Those of the plugin are gone with their answers; what nobody deletes the queue may, a minute later.

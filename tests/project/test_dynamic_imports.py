@@ -16,6 +16,7 @@ KNOWN = {
     "cli/job/main.py": {"full"},
     "cli/kvs/main.py": {"full"},
     "cli/main.py": {"full"},
+    "cli/experiment/main.py": {"f'headrace.cli.experiment.{name}'"},
     "cli/mini/main.py": {"f'headrace.cli.mini.{file}'"},
     "engine/broker/module/search.py": {"'headrace.engine.modules'", "f'headrace.engine.modules.{file}'"},
     # Modules that users name.

@@ -17,6 +17,7 @@ from page_blocks import ROOT, Block, blocks
 from typed import HERE, SHOWN, comparable, parts, script_of, session, typed
 
 from headrace.cli.mini.main import main as mini
+from headrace.experiments.file.load import read_text as read_experiment
 from headrace.flux_jobs.read.load import KINDS as FOREIGN
 
 PAGES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs/user").glob("*.md"))]
@@ -60,6 +61,7 @@ TYPED = {
     ("docs/user/scheduling.md", "flux start -Ssched.module=simple"): How(
         None, "sched-simple", program="flux module list"
     ),
+    ("docs/user/experiments.md", "headrace experiment init"): How(None, "^runs: 24, 4 of them to warm up$", end=2),
     ("docs/user/training.md", "headrace train run examples/training/job.yaml"): How(None, "^task 3 in pod 1$"),
     ("docs/user/training.md", "headrace train run --runtime"): How("--test-size=2", "^process 3 of 4$"),
     ("docs/user/simulate.md", "cat > banks.json <<end"): How(None, r"^2 +\| biology +\| 1 +\| 0.0 +\| 1.0"),
@@ -77,9 +79,21 @@ PRINTED = {
 }
 # Blocks that another test shows, or that take what no test machine has: the reason, and the test.
 ELSEWHERE = {
+    ("docs/user/experiments.md", "headrace experiment report first"): (
+        "takes an experiment that has run",
+        "tests/cli/experiment/test_experiment_report_command.py",
+    ),
+    ("docs/user/experiments.md", "headrace experiment compare first"): (
+        "takes experiments that have run",
+        "tests/cli/experiment/test_experiment_report_command.py",
+    ),
     ("README.md", "headrace operator manifests"): ("takes a Kubernetes", "tests/kube/test_install_in_pods.py"),
     ("README.md", "make setup"): ("the targets themselves", "tests/system/test_lammps.py"),
     ("docs/user/first-steps.md", "python3 -m venv .venv"): ("an environment of its own", "tests/project/test_wheel.py"),
+    ("docs/user/accounting.md", "flux account -p postgresql://"): (
+        "a PostgreSQL",
+        "tests/cli/account/test_account_postgresql.py",
+    ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue manifests"): (
         "takes a Kubernetes",
         "tests/kube/test_fluxqueue_in_pods.py",
@@ -135,6 +149,10 @@ ELSEWHERE = {
     ("docs/user/services.md", "headrace api start --auth proxy"): (
         "serves until it is ended",
         "tests/cli/api/test_api_accounts.py",
+    ),
+    ("docs/user/services.md", "headrace api start --experiments"): (
+        "serves until it is ended",
+        "tests/system/test_experiments.py",
     ),
     ("docs/user/services.md", "headrace api doctor --auth pam"): (
         "serves until it is ended",
@@ -250,9 +268,13 @@ def test_configurations_are_taken_without_a_warning(block: Block, folder: Path) 
 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=name)
-def test_miniclusters_are_valid(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_objects_and_experiments_are_valid(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A part of one is put into the first whole MiniCluster of its page; a Job, JobSet or TrainJob can be made one."""
     document = yaml.safe_load(block.text)
+    if block.page == "docs/user/experiments.md":
+        job = {"jobs": {"a": {"command": "true"}}}
+        assert read_experiment(yaml.safe_dump({**job, **document}), block.page).notes == ()
+        return
     if "kind" not in document:
         whole = next(one for one in BLOCKS if one.page == block.page and "kind: MiniCluster" in one.text)
         part, document = document, yaml.safe_load(whole.text)

@@ -151,7 +151,8 @@ def test_the_version_stands_in_one_place_and_install_files_and_charts_have_it() 
 def test_every_dependency_of_the_images_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["kube"], *extras["fluxqueue"]]
+    of_images = [one for extra in ("kube", "fluxqueue", "postgresql") for one in extras[extra]]
+    wanted = [*project["dependencies"], *of_images]
     names = {re.split(r"[\[>=<; ]", one)[0].lower() for one in wanted} - {"headrace", "tomli"}
     text = (ROOT / "tools/release/contents.txt").read_text()
     assert names <= set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))

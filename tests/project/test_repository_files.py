@@ -36,10 +36,11 @@ def test_the_workflow_runs_what_ci_runs_on_each_version_of_the_metadata() -> Non
 
 def test_extras_are_shown_as_they_are_installed_from_a_copy_of_the_repository() -> None:
     """Headrace is on no registry. The first page for users has the extras that they need."""
-    of_users = {"api", "fluxqueue", "kube", "kubeflow", "pam"}
+    of_users = {"api", "experiments", "fluxqueue", "kube", "kubeflow", "pam", "postgresql"}
     known = of_users | {"uvloop", "images", "docs", "test"}
     folders = (ROOT / name for name in ("src", "docs", "examples", "bench", "deploy", "tools"))
-    files = [ROOT / "README.md", *(one for folder in folders for one in folder.rglob("*") if one.is_file())]
+    found = [one for folder in folders for one in folder.rglob("*") if one.is_file() and one.suffix != ".pyc"]
+    files = [ROOT / "README.md", *found]
     shown = set()
     for path in files:
         text = path.read_text(errors="replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -20,9 +21,15 @@ from urllib.parse import urlsplit
 import pytest
 from instance import FLUX, clean_env, processes_with
 
+import studies
+from headrace.engine.accounting import database as accounting_database
+from headrace.engine.accounting.service import OWNER, answer
+from headrace.experiments.store.folder import REPORT
 from headrace.service.app import create_app
 from headrace.service.settings import Settings
 from headrace.service.store import database, users
+from headrace.wire.client.handle import Handle
+from waiting import until
 
 with warnings.catch_warnings():
     # Starlette's test client goes over to another package of the same interface.
@@ -45,6 +52,15 @@ class Instance:
             [FLUX, *args], env={**ENVIRONMENT, "FLUX_URI": self.uri}, capture_output=True, text=True, check=True
         )
         return done.stdout
+
+    def answers(self, topic: str) -> bool:
+        """True if a service answers an empty request without ENOSYS."""
+        with Handle(self.uri) as handle:
+            try:
+                handle.rpc(topic, {}).get()
+            except OSError as exc:
+                return exc.errno != errno.ENOSYS
+        return True
 
 
 @contextlib.contextmanager
@@ -86,9 +102,22 @@ class ServiceProcess(NamedTuple):
 
 
 @contextlib.contextmanager
-def serving(uri: str) -> Iterator[ServiceProcess]:
-    """The service of the broker at this address. At the end it is told to end, which it does in order."""
-    argv = [Path(sys.executable).parent / "headrace", "api", "start", "--port", "0", "--json", "--auth", "none"]
+def serving(uri: str, *options: str) -> Iterator[ServiceProcess]:
+    """The service of the broker at this address, with more options.
+
+    At the end it is told to end, which it does in order.
+    """
+    argv = [
+        Path(sys.executable).parent / "headrace",
+        "api",
+        "start",
+        "--port",
+        "0",
+        "--json",
+        "--auth",
+        "none",
+        *options,
+    ]
     env = clean_env(FLUX_URI=uri)
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout is not None and process.stderr is not None
@@ -126,7 +155,10 @@ PASSWORD = "a password of users"
 
 
 class Group:
-    """A service with the users ann, bob and eve (whose passwords fail), and boss, an administrator; and its clients."""
+    """A service with the users ann, bob and eve (whose passwords fail), and boss, an administrator; and its clients.
+
+    It has an experiment `study` with two failed runs.
+    """
 
     def __init__(self, instance: Instance, folder: Path) -> None:
         self.instance = instance
@@ -135,7 +167,18 @@ class Group:
         store = database.open_file(self.database)
         for name in ("ann.x", "bob.x", "boss.x", "eve.x"):
             users.add(store, name, PASSWORD, name == "boss.x")
-        settings = Settings(uri=instance.uri, auth="users", database=self.database, audit=str(self.audit))
+        (experiments := folder / "experiments").mkdir()
+        made = studies.study(
+            experiments, outcome=studies.valued({}), ended=2, errors={("lammps-1", 1): b"secret of ann"}
+        )
+        (made / REPORT).write_text("<h1>secret of ann</h1>")
+        settings = Settings(
+            uri=instance.uri,
+            auth="users",
+            database=self.database,
+            audit=str(self.audit),
+            experiments=str(experiments),
+        )
         self.app = create_app(settings)
 
     def client(self, name: str = "", cookie: bool = False) -> Any:
@@ -163,9 +206,49 @@ def log_in(client: Any, name: str, password: str = PASSWORD, **fields: str) -> A
 
 @pytest.fixture(scope="session")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    """A service with several users that tests share, in an instance of its own."""
-    with running(AS_OWNER) as found:
-        yield Group(found, tmp_path_factory.mktemp("group"))
+    """A service with several users that tests share, in an instance of its own, which has banks without a policy."""
+    folder = tmp_path_factory.mktemp("group")
+    with accounted(folder) as found:
+        yield Group(found, folder)
+
+
+@pytest.fixture(scope="session")
+def banked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    """A service with several users in an instance whose jobs have their priorities from banks."""
+    folder = tmp_path_factory.mktemp("banked")
+    with accounted(folder, POLICY) as found:
+        yield Group(found, folder)
+
+
+POLICY = '[job-manager]\nplugins = [{load = "mf_priority.so"}]\n'
+# Users with their user ids and banks: those of a Group, and carl and dora. bob coordinates biology.
+BANKS = (("root", "", 1), ("physics", "root", 3), ("biology", "root", 1), ("plants", "biology", 1))
+ASSOCIATIONS = (
+    *(("ann.x", 200_000, "physics"), ("bob.x", 200_001, "plants"), ("carl.x", 200_009, "plants")),
+    *(("boss.x", 200_002, "physics"), ("dora.x", 200_010, "physics")),
+)
+
+
+@contextlib.contextmanager
+def accounted(folder: Path, config: str = "", associations: Any = ASSOCIATIONS) -> Iterator[Instance]:
+    """An instance with the banks BANKS and their users, in which jobs of users run as the owner."""
+    path = str(folder / "accounting.db")
+    accounting_database.create(path)
+    with contextlib.closing(accounting_database.opened(path)) as data:
+        accounting_database.need_own_tables(data)
+        changes: list[tuple[str, dict[str, Any]]] = [
+            ("add_bank", {"bank": bank, "parent_bank": parent, "shares": shares}) for bank, parent, shares in BANKS
+        ]
+        changes += [
+            ("add_user", {"username": user, "userid": userid, "bank": bank, "max_running_jobs": 2})
+            for user, userid, bank in associations
+        ]
+        changes.append(("add_coordinator", {"username": "bob.x", "bank": "biology"}))
+        for name, payload in changes:
+            answer(data, name, payload, OWNER)
+    with running(f'{AS_OWNER}[accounting]\ndatabase = "{path}"\ninterval = 0.2\n{config}') as found:
+        until(lambda: found.answers("accounting.list_banks"))
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -58,16 +58,25 @@ def test_head_answers_as_get_without_a_body_whoever_asks(group: Any, job: int, n
     assert not group.app.state.service.slots._open
 
 
+def example(path: str) -> str:
+    """A path with the names of its parameters in their places."""
+    return re.sub(r"{(\w+)(:path)?}", r"\1", path)
+
+
+def pattern(path: str) -> str:
+    """The regular expression of a path; a parameter of the kind `path` may have slashes."""
+    return re.sub(r"{\w+(:path)?}", lambda found: ".+" if found[1] else "[^/]+", path)
+
+
 def test_options_and_405_name_the_methods_of_all_routes_of_a_path(group: Any) -> None:
     client = group.client()
     all_routes = routes(group.app)
     methods: dict[str, set[str]] = {}
     for path in {route.path for route in all_routes}:
-        at = re.sub("[{}]", "", path)
         # `/jobs/cancel` is the path of a job, too.
-        methods[path] = {one.method for one in all_routes if re.fullmatch(re.sub(r"{\w+}", "[^/]+", one.path), at)}
+        methods[path] = {one.method for one in all_routes if re.fullmatch(pattern(one.path), example(path))}
     for path, has in methods.items():
-        at = re.sub("[{}]", "", path)
+        at = example(path)
         expected = {*has, "OPTIONS", *(("HEAD",) if "GET" in has else ())}
         answer = client.options(at)
         assert (answer.status_code, answer.content) == (204, b""), path

@@ -5,6 +5,7 @@ The routes are those of the application, so that a new one is asked, too.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,9 +29,19 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/jobs/{id}/kill": {"signal": "SIGTERM"},
     "/v2/users/{name}": {"admin": False},
     "/people/users/{name}/change": {"admin": "no"},
+    "/v2/banks/{bank:path}/users/{user}": {"max_nodes": 5},
+    "/banks/{bank:path}/users/{user}/change": {"max_nodes": "5"},
+    "/v2/banks/{bank:path}/users": {"user": "spare.x"},
+    "/banks/{bank:path}/users": {"user": "spare.x"},
+    "/v2/banks/{bank:path}": {"shares": 5},
+    "/banks/{bank:path}/change": {"shares": "5"},
 }
 # What the parameters of paths name. A new one fails until it is here.
-KINDS = {"jobid": "job", "id": "job", "token_id": "token", "name": "account"}
+KINDS = {
+    **{"jobid": "job", "id": "job", "token_id": "token", "name": "account"},
+    **{"bank": "bank", "user": "association", "experiment": "experiment"},
+}
+_PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 # Answered without a user: they are about nobody's jobs.
 PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json", "/v2/openapi.json", "/v2/docs"}
 
@@ -41,13 +52,12 @@ class Route(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is about by its path, "" for nothing of the kind."""
-        names = re.findall(r"\{(\w+)\}", self.path)
-        assert len(names) < 2, self.path
-        return KINDS[names[0]] if names else ""
+        """What it is about by the last parameter of its path, "" for nothing of the kind."""
+        names = _PARAMETER.findall(self.path)
+        return KINDS[names[-1]] if names else ""
 
     def at(self, things: dict[str, str]) -> str:
-        return re.sub(r"\{\w+\}", things.get(self.kind, ""), self.path)
+        return _PARAMETER.sub(lambda found: things.get(KINDS[found[1]], "x"), self.path)
 
 
 def flat(routes: list[Any], prefix: str = "") -> Iterator[tuple[str, BaseRoute]]:
@@ -89,7 +99,7 @@ def without_names(answer: Any, things: dict[str, str]) -> tuple[int, str]:
     text, id = answer.text, int(things["job"])
     for form in (jobid.encode(id), str(id), *(jobid.encode(id, kind) for kind in ("dothex", "hex", "kvs", "words"))):
         text = text.replace(form, "ID")
-    for name in ("token", "account"):
+    for name in ("token", "account", "association", "experiment"):
         text = text.replace(things[name], "ID")
     # Pages of two moments differ by these.
     return answer.status_code, re.sub(r'value="[0-9a-f]{64}"', "", text)
@@ -112,7 +122,8 @@ def things(group: Any, anns: int) -> Iterator[dict[str, str]]:
     token = group.client("ann.x").post("/v2/tokens", json={"note": "secret of ann"}).json()["id"]
     boss = group.client("boss.x")
     assert boss.post("/v2/users", json={"name": "spare.x", "password": PASSWORD}).status_code == 201
-    yield {"job": str(anns), "token": token, "account": "spare.x"}
+    of_banks = {"bank": "physics", "association": "dora.x"}
+    yield {"job": str(anns), "token": token, "account": "spare.x", **of_banks, "experiment": "study"}
     boss.delete("/v2/users/spare.x")
 
 
@@ -122,6 +133,7 @@ def sweep(group: Any, things: dict[str, str], name: str, kinds: Iterable[str] = 
     by_header, by_page = group.client(name), group.client(name, cookie=True)
     by_page.forms = forms_token(by_page, "/jobs")
     never = {"job": str(int(things["job"]) + (1 << 30)), "token": "0" * 8, "account": "nobody.x"}
+    never |= {"bank": things["bank"], "association": "nobody.x", "experiment": "nothing"}
     for route in routes(group.app):
         if route.kind in kinds:
             page = not route.path.startswith(("/v1/", "/v2/"))
@@ -133,7 +145,7 @@ def sweep(group: Any, things: dict[str, str], name: str, kinds: Iterable[str] = 
 
 
 def test_no_route_tells_what_is_another_users_from_what_never_was(group: Any, things: dict[str, str]) -> None:
-    assert sweep(group, things, "bob.x", ("job", "token", "account")) == []
+    assert sweep(group, things, "bob.x", ("job", "token", "account", "association", "experiment")) == []
     ann = group.client("ann.x")
     assert ann.get(f"/v1/jobs/{things['job']}").json()["state"] == "RUN"
     assert things["token"] in {one["id"] for one in ann.get("/v2/tokens").json()["tokens"]}
@@ -147,6 +159,30 @@ def test_no_route_tells_what_is_another_users_from_what_never_was(group: Any, th
     accounts = {route for route in routes(group.app) if route.kind == "account"}
     told = set(sweep(group, things, "boss.x", ["account"]))
     assert accounts - told <= {Route("POST", "/people/users/{name}/remove")} and len(accounts) >= 4
+    # Experiments are an administrator's, too.
+    assert sweep(group, things, "ann.x", ["experiment"]) == []
+    experiments = {route for route in routes(group.app) if route.kind == "experiment"}
+    assert set(sweep(group, things, "boss.x", ["experiment"])) == experiments and len(experiments) == 3
+    # Associations are for the coordinators of their bank and for administrators.
+    assert sweep(group, things, "ann.x", ["association"]) == []
+    associations = {route for route in routes(group.app) if route.kind == "association"}
+    told = set(sweep(group, things, "boss.x", ["association"]))
+    assert associations - told <= {Route("POST", "/banks/{bank:path}/users/{user}/remove")} and len(associations) >= 2
+
+
+def test_a_user_changes_no_bank_but_one_that_the_user_coordinates(group: Any) -> None:
+    changes = [route for route in routes(group.app) if route.kind in ("bank", "association") and route.method != "GET"]
+    assert len(changes) >= 4
+    boss = group.client("boss.x")
+    before = boss.get("/v2/associations").text
+    for name, banks in (("bob.x", ("physics", "root")), ("ann.x", ("physics", "biology"))):
+        by_header, by_page = group.client(name), group.client(name, cookie=True)
+        by_page.forms = forms_token(by_page, "/jobs")
+        for route, bank in itertools.product(changes, banks):
+            page = not route.path.startswith("/v2/")
+            answer = ask(by_page if page else by_header, route, {"bank": bank, "association": "dora.x"}, page)
+            assert answer.status_code == 403 and f"not a coordinator of {bank}" in answer.text, (route, answer.text)
+    assert boss.get("/v2/associations").text == before
 
 
 def test_without_the_stamp_another_users_job_is_within_reach(

@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 
 import postgresql
+import waiting
 from headrace.storage.database import (
     Address,
     BadValue,
+    Database,
     DatabaseError,
     Migration,
+    Postgresql,
     connect,
     migrate,
     migrations,
     require,
     sqlite,
+    statements,
     version_of,
 )
 from postgresql import emptied
@@ -100,6 +104,62 @@ def test_a_locked_transaction_of_sqlite_keeps_other_writers_out_from_its_beginni
                 pass
         with other.transaction(locked=True):
             pass
+
+
+def test_locked_transactions_of_postgresql_take_turns(server: postgresql.Postgresql) -> None:
+    emptied(server.address)
+    with contextlib.closing(connect(server.address)) as one, contextlib.closing(connect(server.address)) as other:
+        migrate(one, SCHEMA)
+        other.execute("SET lock_timeout = '1ms'")
+        with one.transaction(locked=True):
+            assert other.rows("SELECT * FROM jobs") == []
+            with pytest.raises(DatabaseError, match="database is locked"), other.transaction(locked=True):
+                pass
+        with other.transaction(locked=True):
+            pass
+
+
+def test_a_transaction_connects_again_to_a_server_that_was_restarted(server: postgresql.Postgresql) -> None:
+    prepared: list[Database] = []
+    add = "INSERT INTO jobs (id) VALUES (:id)"
+    with contextlib.closing(Postgresql(server.address, prepared.append, reconnects=True)) as database:
+        emptied(server.address)
+        with database.transaction():
+            for statement in statements("".join(file.sql for file in SCHEMA)):
+                database.execute(statement)
+        server.stop()
+        try:
+            for _ in range(2):
+                refused = pytest.raises(DatabaseError, match=r"terminating connection|Connection refused")
+                with refused, database.transaction():
+                    pass
+        finally:
+            server.start()
+
+        def added() -> bool:
+            # A failure to connect is the answer for as long as it took.
+            with contextlib.suppress(DatabaseError), database.transaction(locked=True):
+                return database.execute(add, {"id": 1}) == 1
+            return False
+
+        waiting.until(added)
+        server.stop()
+        server.start()
+        with database.transaction():
+            database.execute(add, {"id": 2})
+        assert len(prepared) == 3 and database.rows("SELECT id FROM jobs ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_connection_that_is_refused_by_its_preparation_is_closed(server: postgresql.Postgresql) -> None:
+    def refuse(_database: Database) -> None:
+        raise DatabaseError("no such tables")
+
+    database = Postgresql(server.address, refuse, reconnects=True)
+    with pytest.raises(DatabaseError, match="no such tables"):
+        database.open()
+    with pytest.raises(DatabaseError, match=r"no such tables|closed"), database.transaction():
+        pass
+    database.close()
 
 
 def test_a_uri_says_how_a_file_of_sqlite_is_opened(tmp_path: Path) -> None:

@@ -3,82 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import random
 import re
 import signal
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bootstrapped import Cluster, cluster, until
-from instance import processes_with
+from accounting_site import USERS, ended, program, site, submit, usages
+from bootstrapped import until
+from instance import FLUX
 
 import seeds
-from headrace.engine.accounting import database, users
 from headrace.formats.spec import jobspec_build
 from headrace.formats.spec.job_state import DEPEND, SCHED
-from headrace.storage.database import Database
-from headrace.wire.query import signing
 from sizes import size
-
-USERS = {1001: ("ann", "A"), 1002: ("bob", "B")}
-
-
-@contextlib.contextmanager
-def site(tmp_path: Path) -> Iterator[tuple[Cluster, Database]]:
-    """An instance with a statedir, the policy and the module, and its database: banks A and B with a user each."""
-    path = tmp_path / "site.db"
-    database.create(str(path))
-    with contextlib.closing(database.opened(str(path))) as data, cluster(1, f"statedir={tmp_path}/state") as brokers:
-        for bank, parent, shares in (("root", "", 1), ("A", "root", 3), ("B", "root", 1)):
-            database.insert(data, "bank_table", {"bank": bank, "parent_bank": parent, "shares": shares})
-        for userid, (name, bank) in USERS.items():
-            row = {"creation_time": 0, "username": name, "userid": userid, "bank": bank, "default_bank": bank}
-            database.insert(data, "association_table", {**row, "max_running_jobs": 9999, "max_active_jobs": 9999})
-            users.add_usage(data, name, userid, bank)
-        with open(brokers.config, "a") as config:
-            config.write(
-                f'[accounting]\ndatabase = "{path}"\ninterval = 0.2\n'
-                '[job-manager]\nplugins = [{load = "mf_priority.so"}]\n'
-                "[exec.testexec]\nallow-guests = true\n"
-            )
-        yield brokers, data
-
-
-def program(brokers: Cluster) -> int:
-    """The process of the module's program; 0 if it does not run."""
-    found = [line for line in processes_with(f"HR_TEST={brokers.folder}") if "account-service" in line]
-    return int(found[0].split()[0]) if found else 0
-
-
-def submit(
-    brokers: Cluster, userid: int, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.01, number: int = 1
-) -> None:
-    """Submit simulated jobs in the name of a user."""
-    monkeypatch.setenv("FLUX_HANDLE_USERID", str(userid))
-    spec = jobspec_build.from_command(["hostname"])
-    spec["attributes"]["system"]["exec"] = {"test": {"run_duration": f"{seconds}s"}}
-    with brokers.handle() as handle:
-        body = {"J": signing.sign(json.dumps(spec), userid), "urgency": 16, "flags": 0}
-        for call in [handle.rpc("job-ingest.submit", body) for _ in range(number)]:
-            call.get()
-
-
-def ended(brokers: Cluster) -> list[dict[str, Any]]:
-    """All jobs, which have ended."""
-    attributes = ["userid", "t_run", "t_inactive", "nnodes", "state"]
-    with brokers.handle() as handle:
-        handle.rpc("job-manager.drain").get()
-        answers = handle.stream("job-list.list", {"max_entries": 0, "attrs": attributes})
-        return [job for answer in answers for job in answer["jobs"]]
-
-
-def usages(data: Database) -> dict[str, float]:
-    found = data.rows("SELECT username, job_usage FROM association_table UNION SELECT bank, job_usage FROM bank_table")
-    return {name: usage for name, usage in found}
 
 
 @pytest.mark.soak
@@ -150,9 +93,15 @@ def test_who_has_used_more_waits_longer(tmp_path: Path, monkeypatch: pytest.Monk
         assert brokers.flux("account", "edit-user", "bob", "--max-running-jobs=2").returncode == 0
         until(lambda: submit(brokers, 1002, monkeypatch) or waiting(DEPEND), "a job is held")
         monkeypatch.delenv("FLUX_HANDLE_USERID")
-        why = brokers.flux("account", "why", str(waiting(DEPEND)[1002]["id"])).stdout
+        held = str(waiting(DEPEND)[1002]["id"])
+        why = brokers.flux("account", "why", held).stdout
         assert "priority none yet" in why
         assert "limit max-running-jobs-user-limit: 2 running jobs, max_running_jobs is 2\n" in why
+        found = json.loads(brokers.flux("account", "why", "--json", held).stdout)
+        assert (found["priority"], found["bank"], found["state"]) == (None, "B", "DEPEND")
+        assert [term["name"] for term in found["terms"]] == ["fairshare", "queue", "bank", "urgency"]
+        assert [limit["name"] for limit in found["limits"]] == ["max-running-jobs-user-limit"]
+        assert sum(found["before"]["banks"].values()) == found["before"]["count"] >= 1
         assert brokers.flux("module", "remove", "accounting").returncode == 0
         assert not program(brokers)
         assert brokers.flux("cancel", "--all", "--user=all").returncode == 0
@@ -160,26 +109,58 @@ def test_who_has_used_more_waits_longer(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.soak
-def test_two_banks_get_their_parts_of_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_banks_get_their_parts_of_the_instance_and_of_the_simulation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Banks of 3 and 1 shares, users with endless queues of equal jobs, and a short half-life."""
-    number = size("shared_jobs")
+    number, seconds, interval = size("shared_jobs"), 0.25, 0.25
+    is_soak = number >= 2000
+    # A user who comes first starts jobs until usage has been booked, so the half-life is long compared with a job.
+    cores, half_life = (4, 30) if is_soak else (8, 15)
     with site(tmp_path) as (brokers, data):
-        for key, value in (("priority_decay_half_life", "15"), ("priority_usage_reset_period", "60")):
-            data.execute("UPDATE config_table SET value = :value WHERE key = :key", {"key": key, "value": value})
+        for key, value in (("priority_decay_half_life", half_life), ("priority_usage_reset_period", 4 * half_life)):
+            data.execute("UPDATE config_table SET value = :value WHERE key = :key", {"key": key, "value": str(value)})
         data.execute("UPDATE t_half_life_period_table SET end_half_life_period = 0")
         config = Path(brokers.config).read_text()
+        config = config.replace('cores = "0-1"', f'cores = "0-{cores - 1}"')
         Path(brokers.config).write_text(
-            config.replace('cores = "0-1"', 'cores = "0-15"').replace("= 0.2", "= 0.25\ncount_running = true")
+            config.replace("interval = 0.2", f"interval = {interval}\ncount_running = true")
         )
         brokers.lead()
         until(lambda: program(brokers), "the program runs")
+        until(lambda: brokers.flux("account", "export-db", "-F").returncode == 0, "the service answers")
+        (tmp_path / "banks").write_text(brokers.flux("account", "export-db", "-F").stdout)
         for userid in USERS:
-            submit(brokers, userid, monkeypatch, 0.5, number)
+            submit(brokers, userid, monkeypatch, seconds, number)
         monkeypatch.delenv("FLUX_HANDLE_USERID")
         count = "SELECT count(*) FROM jobs"
-        until(lambda: data.rows(count)[0][0] >= number, "as many jobs have ended")
-        used = dict(data.rows("SELECT bank, sum(t_inactive - t_run) FROM jobs GROUP BY bank"))
+        until(lambda: data.rows(count)[0][0] >= number, "as many jobs have ended", 1200)
+        ended = data.rows(f"SELECT bank, t_inactive - t_run, t_inactive FROM jobs ORDER BY t_inactive LIMIT {number}")
+        with brokers.handle() as handle:
+            request = {"max_entries": 0, "attrs": ["userid", "t_submit"]}
+            jobs = [job for reply in handle.stream("job-list.list", request) for job in reply["jobs"]]
         assert brokers.flux("cancel", "--all", "--user=all").returncode == 0
         assert brokers.finish()[0] == 0
+    used = {bank: sum(spent for where, spent, _ in ended if where == bank) for bank in "AB"}
+    part = used["A"] / (used["A"] + used["B"])
+    # The simulator counts whole seconds, so its times are longer by a factor.
+    scale = 100
+    runtime = scale * sum(used.values()) / number
+    request = jobspec_build.from_command(["hostname"])
+    begin = min(job["t_submit"] for job in jobs)
+    with open(tmp_path / "trace", "w") as trace:
+        for job in sorted(jobs, key=lambda job: job["id"]):
+            times = {"submit": (job["t_submit"] - begin) * scale, "runtime": runtime}
+            line = {"id": job["id"], "user": USERS[job["userid"]][0], **times, "jobspec": request}
+            trace.write(json.dumps(line) + "\n")
+    argv = [FLUX, "simulate", f"{tmp_path}/trace", "--nodes=1", f"--cores={cores}", "--policy=fcfs", "--starts=-"]
+    argv += [f"--banks={tmp_path}/banks", f"--fair-share={half_life * scale}s", "--count-running"]
+    argv += [f"--fair-share-interval={interval * scale}s"]
+    starts = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    first = sorted(csv.DictReader(starts.splitlines()), key=lambda row: int(row["end"]))[:number]
+    users = {str(job["id"]): job["userid"] for job in jobs}
+    simulated = [USERS[users[row["id"]]][1] for row in first].count("A") / number
+    print(f"part of bank A: {part:.4f}, simulated {simulated:.4f}")
     # The first jobs start before there is any usage, which counts in a short run.
-    assert used["A"] / used["B"] == pytest.approx(3, rel=0.05 if number >= 2000 else 0.25)
+    assert used["A"] / used["B"] == pytest.approx(3, rel=0.05 if is_soak else 0.25)
+    assert simulated == pytest.approx(part, rel=0.02 if is_soak else 0.1)

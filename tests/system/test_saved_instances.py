@@ -57,7 +57,7 @@ def test_what_ran_ends_with_a_reason_or_is_queued_anew(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     done = start("sh", "-c", script, cwd=str(tmp_path))
     ids = dict(word.split("=") for word in (tmp_path / "ids").read_text().split())
-    assert "type=exec severity=0 it ran when the instance that it was restored from was saved" in done.err
+    assert "type=exec severity=0 the job was running when its instance was saved" in done.err
     assert set(done.out.splitlines()) >= {f"{ids['again']} COMPLETED", f"{ids['runs']} FAILED"}, (done.out, done.err)
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "env": ("installation", "print or run with the environment of this installation"),
     "event": ("messages.event", "publish and watch events"),
     "exec": ("instance.exec", "run a command on brokers"),
+    "experiment": ("experiment.main", "run experiments from one file, with repeated runs and a report"),
     "fluxqueue": ("fluxqueue.main", "run, install or inspect the job queue of a Kubernetes cluster"),
     "getattr": ("instance.attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),

@@ -353,7 +353,7 @@ def _fluxhistory() -> Object:
         *(_column("Since", ".spec.since"), _column("By", ".spec.by")),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
-    rule = {"rule": "self == oldSelf", "message": "is what was asked, and does not change"}
+    rule = {"rule": "self == oldSelf", "message": "must not be changed: create another FluxHistory"}
     rules = {"required": ["user"], "x-kubernetes-validations": [rule]}
     return _definition(FLUXHISTORIES, "Namespaced", [], spec, status, columns, rules)
 

@@ -65,7 +65,13 @@ class Contents:
 
 
 # Packages for neither pods nor the operator. Images lack their dependencies, too.
-NOT_IN_IMAGES = ("headrace.service", "headrace.images", "headrace.kubeflow")
+NOT_IN_IMAGES = (
+    "headrace.service",
+    "headrace.experiments",
+    "headrace.cli.experiment",
+    "headrace.images",
+    "headrace.kubeflow",
+)
 # Packages that a pod does not use: for programs that talk to the API server, and their commands.
 _NOT_IN_PODS = (
     *("headrace.cluster_queue", "headrace.engine.accounting", "headrace.storage", "headrace.programs"),

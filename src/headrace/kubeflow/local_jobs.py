@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalJobs:
-    """The jobs in the folder `statedir`, which outlive this process; with "", jobs that end with it."""
+    """The jobs in the folder `statedir`. They outlive this process; if `statedir` is "", they end with it."""
 
     local = True
 

@@ -49,7 +49,7 @@ OWN_TOPICS = frozenset(
         *("resource.sched-status", "resource.status"),
     )
 )
-_JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
+_JOBS, _ONE_JOB, _WHY = "job-list.list", "job-list.list-id", "accounting.why"
 
 # The errnos of a broker that lacks a service because it is starting or stopping.
 AWAY = frozenset((errno.ENOSYS, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESHUTDOWN))
@@ -301,7 +301,7 @@ class BrokerLink:
         return self.identity is not None and not self.identity.sees_all
 
     def _of_own_jobs(self, topic: str, obj: Any) -> Any:
-        """Limit a request to job-list to the user's own jobs, unless the user sees all jobs.
+        """Limit a request about jobs to the user's own jobs, unless the user sees all jobs.
 
         The broker does so only with `access.private-mode`; a service with several users always does.
         """
@@ -312,6 +312,8 @@ class BrokerLink:
             return {**obj, "constraint": {"and": [obj["constraint"], mine]} if obj.get("constraint") else mine}
         if topic == _ONE_JOB and "all" not in obj["attrs"]:
             return {**obj, "attrs": [*obj["attrs"], "userid"]}
+        if topic == _WHY:
+            return {**obj, "only_userid": self.userid}
         return obj
 
     async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:

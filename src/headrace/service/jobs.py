@@ -164,12 +164,18 @@ def _refusals(jobspec: dict[str, Any]) -> Iterator[None]:
         raise Refused([str(exc)]) from None
 
 
+# The refusals of the policy mf_priority that are about a field, by their beginnings.
+_REFUSALS = {"cannot find user/bank": "bank", 'project "': "project", 'queue "': "queue"}
+
+
 def _refused_field(jobspec: dict[str, Any], text: str) -> str:
-    """ "queue" if the broker's refusal names the queue of the jobspec, else ""."""
+    """The field of the jobspec that the broker's refusal is about: queue, bank or project; "" if it names none."""
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
     queue = system.get("queue") if isinstance(system, dict) else None
-    return "queue" if isinstance(queue, str) and f"'{queue}'" in text else ""
+    if isinstance(queue, str) and f"'{queue}'" in text:
+        return "queue"
+    return next((field for beginning, field in _REFUSALS.items() if beginning in text), "")
 
 
 async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:

@@ -56,6 +56,12 @@ class People:
         self._check_admin()
         return self._accounts.users()
 
+    def userid_of(self, name: str) -> int | None:
+        """The user id of a user of the service; None for others, and if the requesting user may not see users."""
+        if not self._identity.sees_all:
+            return None
+        return next((user.userid for user in self._accounts.users() if user.name == name), None)
+
     async def add(self, name: str, password: str, admin: bool) -> Account:
         self._check_admin()
         if await asyncio.to_thread(is_of_the_system, name):

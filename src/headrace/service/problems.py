@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
+from headrace.experiments.store.folder import FolderError
+from headrace.service.accounting import NoAccounting, NoSuchAssociation, NoSuchBank, NotCoordinator, Rejected
 from headrace.service.audit import NotAudited
 from headrace.service.broker_link import AWAY, BrokerUnreachable
+from headrace.service.experiments import NoExperiments, NoSuchExperiment
 from headrace.service.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.service.people import AdminsOnly, NoAudit
 from headrace.service.store import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
@@ -23,7 +26,15 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Forged, 403, {}),
     (UseridMismatch, 403, {}),
     (AdminsOnly, 403, {}),
+    (NotCoordinator, 403, {}),
+    (NoAccounting, 501, {}),
+    (NoSuchBank, 404, {}),
+    (NoSuchAssociation, 404, {}),
+    (Rejected, 400, {}),
     (NoAudit, 404, {}),
+    (NoExperiments, 404, {}),
+    (NoSuchExperiment, 404, {}),
+    (FolderError, 500, {}),
     (NoSuchToken, 404, {}),
     (NoSuchUser, 404, {}),
     (StoreUnusable, 503, {"Retry-After": "10"}),

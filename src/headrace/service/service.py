@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from headrace.service import audit
 from headrace.service.broker_link import Broker, BrokerLink
+from headrace.service.experiments import Experiments
 from headrace.service.followers import Followers
 from headrace.service.journal import Journal
 from headrace.service.middleware import SAFE_METHODS
@@ -44,6 +45,10 @@ class Service:
     slots: Slots = field(default_factory=Slots)
     followers: Followers = field(default_factory=Followers)
     journal: Journal | None = None
+    experiments: Experiments = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.experiments = Experiments(self.settings.experiments)
 
     def news(self, own_link: BrokerLink) -> Journal:
         """The journal of the events of all jobs. All followers share it."""
@@ -119,6 +124,10 @@ class Here(NamedTuple):
     @property
     def people(self) -> People:
         return People(self.access, self.identity, self.settings.audit)
+
+    @property
+    def experiments(self) -> Experiments:
+        return self.service.experiments
 
     def stream(self, pieces: AsyncIterator[bytes], media_type: str, headers: dict[str, str] | None = None) -> Stream:
         """A response that sends its pieces as they become available. Raises TooManyStreams."""

@@ -63,6 +63,8 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     # True if requests come through a proxy, so that their address is the proxy's.
     behind_proxy: bool = False
+    # The folder whose experiments are shown, "" for none.
+    experiments: str = ""
     # For the header that clients of flux-restful-api sign to get a token.
     user: str = "fluxuser"
     password: str = ""

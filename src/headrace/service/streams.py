@@ -32,9 +32,9 @@ class Slots:
     def take(self, userid: int) -> None:
         """Take a slot for a stream. Raises TooManyStreams."""
         if self._open[userid] >= MOST_OF_USER:
-            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, the most that a user may have: end one")
+            raise TooManyStreams(f"you have {MOST_OF_USER} open streams, the maximum for a user: close one")
         if self._open.total() >= MOST:
-            raise TooManyStreams(f"{MOST} streams are open, the most that the service allows: try again later")
+            raise TooManyStreams(f"the service has {MOST} open streams, its maximum: try again later")
         self._open[userid] += 1
 
     def give_back(self, userid: int) -> None:

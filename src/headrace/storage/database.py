@@ -12,7 +12,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -26,6 +26,10 @@ _SILENCE = 30
 _LOCK_TIMEOUT = 30.0
 # PostgreSQL, "Error Codes": undefined_table.
 _UNDEFINED_TABLE = "42P01"
+# lock_not_available.
+_LOCKED = "55P03"
+# The advisory lock of PostgreSQL that locked transactions of a database hold. The number is arbitrary.
+_WRITERS = 0x48726163
 
 Row = Sequence[Any]
 
@@ -78,11 +82,19 @@ def migrations(folder: Path) -> list[Migration]:
     return [Migration(int(file.name[:4]), file.read_text()) for file in sorted(folder.glob("*.sql"))]
 
 
+def _text(error: Exception) -> str:
+    """A driver's error in one line; of a server's error the message without the statement and the row."""
+    text = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+    return "; ".join(line.strip() for line in text.strip().splitlines())
+
+
 class Database:
     """A connection to a database. All methods raise DatabaseError.
 
     `style` is the driver's form of a parameter, as a replacement for the pattern `:(name)`; "" if it is `:name`.
     """
+
+    is_postgresql = False
 
     def __init__(self, connection: Any, errors: type[Exception], bad: tuple[type[Exception], ...], style: str) -> None:
         self._connection = connection
@@ -123,18 +135,19 @@ class Database:
         try:
             yield
         except self._bad as exc:
-            raise BadValue(str(exc)) from exc
+            raise BadValue(_text(exc)) from exc
         except self._errors as exc:
-            raise DatabaseError(str(exc).strip()) from exc
+            raise DatabaseError(_text(exc)) from exc
 
     @contextlib.contextmanager
     def transaction(self, locked: bool = False) -> Iterator[None]:
         """Apply all statements of a block, or none.
 
-        With `locked`, SQLite locks out other writers from the beginning of the transaction.
+        With `locked`, writers take turns from the beginning of the transaction: SQLite locks out all other writers,
+        PostgreSQL those that ask for this lock, too.
         """
         with self._lock:
-            self.execute("BEGIN IMMEDIATE" if locked else "BEGIN")
+            self._begin(locked)
             try:
                 yield
             except BaseException:
@@ -143,15 +156,84 @@ class Database:
                 raise
             self.execute("COMMIT")
 
+    def _begin(self, locked: bool) -> None:
+        self.execute("BEGIN IMMEDIATE" if locked else "BEGIN")
+
     def close(self) -> None:
         with contextlib.suppress(self._errors):
             self._connection.close()
 
 
+class Postgresql(Database):
+    """A database of PostgreSQL, not connected before `open`. Raises ImportError without psycopg.
+
+    `prepare` is called with each new connection, and may refuse it by raising DatabaseError. With `reconnects`, a
+    transaction connects if the connection was lost, or was never made.
+    """
+
+    is_postgresql = True
+
+    def __init__(
+        self, address: Address, prepare: Callable[[Database], None] = lambda _: None, reconnects: bool = False
+    ) -> None:
+        import psycopg
+
+        super().__init__(None, psycopg.Error, (psycopg.DataError,), r"%(\1)s")
+        self._address = address
+        self._prepare = prepare
+        self._reconnects = reconnects
+        # The last failure to connect, and the time (monotonic) until which it is the answer.
+        self._failure, self._fails_until = DatabaseError(), 0.0
+
+    def open(self) -> None:
+        """Connect, unless connected. Raises DatabaseError, also if the last attempt has just failed."""
+        if self._connection is not None and not self._connection.closed:
+            return
+        began = time.monotonic()
+        if began < self._fails_until:
+            raise DatabaseError(str(self._failure)) from self._failure.__cause__
+        try:
+            self._connection = _psycopg_connection(self._address)
+            self._prepare(self)
+        except DatabaseError as exc:
+            self.close()
+            # Attempts that hang take at most half of the caller's time.
+            now = time.monotonic()
+            self._failure, self._fails_until = exc, now + (now - began)
+            raise
+
+    def _begin(self, locked: bool) -> None:
+        if self._reconnects:
+            self.open()
+        try:
+            self.execute("BEGIN")
+        except DatabaseError:
+            # That the server was restarted shows only here. Nothing has been done yet, so another attempt is safe.
+            if not (self._reconnects and self._connection.closed):
+                raise
+            self.open()
+            self.execute("BEGIN")
+        if locked:
+            try:
+                self.execute("SELECT pg_advisory_xact_lock(:writers)", {"writers": _WRITERS})
+            except DatabaseError as exc:
+                with contextlib.suppress(DatabaseError):
+                    self.execute("ROLLBACK")
+                if getattr(exc.__cause__, "sqlstate", "") == _LOCKED:
+                    raise DatabaseError("database is locked") from exc.__cause__
+                raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            super().close()
+
+
 def connect(address: Address) -> Database:
     """Connect to a database. Raises DatabaseError, and ImportError if psycopg is needed but missing."""
     if not address.path:
-        return _postgresql(address)
+        remote = Postgresql(address)
+        remote.open()
+        return remote
     database = sqlite(address.path, _LOCK_TIMEOUT)
     try:
         # With a write-ahead log, other processes can read while one writes.
@@ -173,12 +255,13 @@ def sqlite(file: str, seconds: float, uri: bool = False) -> Database:
     return Database(connection, sqlite3.Error, (sqlite3.DataError,), "")
 
 
-def _postgresql(address: Address) -> Database:
+def _psycopg_connection(address: Address) -> Any:
+    """A connection of the driver. Raises DatabaseError."""
     import psycopg
 
     try:
         password = _password(address.password_file) if address.password_file else None
-        connection = psycopg.connect(
+        return psycopg.connect(
             address.url,
             password=password,
             autocommit=True,
@@ -189,8 +272,7 @@ def _postgresql(address: Address) -> Database:
             tcp_user_timeout=_SILENCE * 1000,
         )
     except (psycopg.Error, OSError) as exc:
-        raise DatabaseError(str(exc).strip()) from exc
-    return Database(connection, psycopg.Error, (psycopg.DataError,), r"%(\1)s")
+        raise DatabaseError(_text(exc)) from exc
 
 
 def _password(file: str) -> str:

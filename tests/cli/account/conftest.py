@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,12 +14,14 @@ from typing import NamedTuple
 
 import pytest
 
+from accounting_databases import KINDS, NOW, Accounts, accounts
 from headrace.cli.account import main as account_main
 from headrace.cli.main import run_command
 from headrace.engine.accounting import database, service
 from headrace.storage.database import Database
+from postgresql import server
 
-NOW = 1_700_000_000.0
+__all__ = ["accounts", "server"]
 
 
 class Told(NamedTuple):
@@ -70,11 +73,35 @@ def filled(empty: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def remote(accounts: Accounts) -> Accounts:
+    """A database of PostgreSQL, in which `filled` is saved, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(account_main, "Handle", ServiceHandle(accounts.data))
+        assert told(TREE) == Told("", 0)
+    accounts.save("filled")
+    return accounts
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of the database."""
+    return str(request.param)
+
+
 @pytest.fixture
-def data(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A copy of `filled` for tests with `site`, otherwise of `empty`, in the directory in which commands run."""
-    path = tmp_path / "accounting.db"
+def data(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A copy of `filled` for tests with `site`, otherwise of `empty`.
+
+    In SQLite, it is `accounting.db` in the directory in which commands run.
+    """
     name = "filled" if "site" in request.fixturenames else "empty"
+    if kind == "postgresql":
+        remote = request.getfixturevalue("remote")
+        remote.restore(name)
+        yield remote.data
+        return
+    path = tmp_path / "accounting.db"
     shutil.copy(request.getfixturevalue(name), path)
     with contextlib.closing(database.opened(str(path))) as opened:
         # Nothing is to survive a loss of power here.
@@ -96,13 +123,27 @@ def told(lines: str) -> Told:
 
 
 @pytest.fixture
-def run(data: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Told]:
-    """`run("flux account COMMAND ...")`; lines run one after another, and the last one's result is returned."""
+def commands() -> Callable[[str], Told]:
+    """Like `run`, for tests that name databases of their own."""
+    return told
+
+
+@pytest.fixture
+def run(
+    data: Database, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Told]:
+    """`run("flux account COMMAND ...")`; lines run one after another, and the last one's result is returned.
+
+    The path `accounting.db` stands for the database, also in PostgreSQL.
+    """
     monkeypatch.setattr(account_main, "Handle", ServiceHandle(data))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-
-    return told
+    if not data.is_postgresql:
+        return told
+    remote = request.getfixturevalue("remote")
+    named = rf"\1{remote.url} --password-file={remote.access.password_file}"
+    return lambda lines: told(re.sub(r"(-p |--path=)accounting\.db", named, lines))
 
 
 TREE = """

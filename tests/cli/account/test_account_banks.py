@@ -8,6 +8,7 @@ import pwd
 
 import pytest
 
+from accounting_databases import sqlite_first
 from headrace.storage.database import Database
 
 
@@ -26,6 +27,7 @@ def test_a_bank_has_its_options_in_its_columns(site) -> None:
     assert bank(site, "E")["ignore_older_than"] > 1700000000
 
 
+@sqlite_first
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -159,7 +161,9 @@ def test_a_deleted_bank_is_inactive_with_everything_below_it(site, data: Databas
 
 def test_a_bank_that_is_deleted_by_force_takes_its_usage_along(used, data: Database) -> None:
     used("flux account delete-bank A --force")
-    assert data.rows("SELECT bank, job_usage FROM bank_table") == [("root", 0.0), ("B", 0.0), ("C", 0.0)]
+    assert data.rows("SELECT bank, job_usage FROM bank_table ORDER BY rowid") == [
+        *(("root", 0.0), ("B", 0.0), ("C", 0.0))
+    ]
     assert data.rows("SELECT username, bank, default_bank FROM association_table") == [("bob", "C", "C")]
     assert used("flux account delete-bank root --force") == ("", 0)
     assert data.rows("SELECT count(*) FROM bank_table") == [(0,)]

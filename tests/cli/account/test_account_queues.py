@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from accounting_databases import sqlite_first
+
 DEFAULTS = {
     "queue": "x", "min_nodes_per_job": 1, "max_nodes_per_job": 1, "max_time_per_job": 60, "priority": 0,
     "max_running_jobs": 100, "max_nodes_per_assoc": "unlimited", "max_sched_jobs": "unlimited",
@@ -34,6 +36,7 @@ def queue(run, name="x"):
     return json.loads(run(f"flux account view-queue {name}").text)[0]
 
 
+@sqlite_first
 @pytest.mark.parametrize(("line", "changed"), ADDED, ids=[line for line, _ in ADDED])
 def test_each_option_sets_its_column_in_a_new_queue(run, line: str, changed: dict[str, int]) -> None:
     assert run(line) == ("", 0)
@@ -61,6 +64,7 @@ def test_each_option_of_edit_queue_changes_its_column_and_resets_it(run) -> None
     assert [value for value in queue(run).values() if value in range(2, 7)] == [2, 3, 4, 5, 6]
 
 
+@sqlite_first
 @pytest.mark.parametrize(
     ("line", "text", "status"),
     [

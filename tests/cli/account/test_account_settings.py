@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import stat
 import time
 from pathlib import Path
 
 import pytest
 
+from accounting_databases import only_sqlite, sqlite_first
 from headrace.engine.accounting import database
+from headrace.sched.accounting import rows
 from headrace.storage.database import Database
 
 
+@sqlite_first
 @pytest.mark.parametrize(
     ("line", "text", "status"),
     [
@@ -144,6 +148,7 @@ def test_new_periods_empty_all_usage(site, data: Database) -> None:
     assert data.rows(usage.replace("ann", "cy")) == [(0, 0.0), (1, 0.0)]
 
 
+@only_sqlite
 def test_a_database_is_created_for_its_owner_alone(run, tmp_path: Path) -> None:
     before = time.time()
     assert run(
@@ -160,6 +165,7 @@ def test_a_database_is_created_for_its_owner_alone(run, tmp_path: Path) -> None:
     assert before + 3600 <= end <= time.time() + 3600
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -214,12 +220,18 @@ def test_exported_tables_can_be_read_again(site, data: Database, tmp_path: Path)
         b"1,root,1,,1,0.0,0.0,0",
     ]
     tables = ("bank_table", "association_table", "queue_table", "job_usage_per_association_table")
-    before = [data.rows(f"SELECT * FROM {table}") for table in tables]
+
+    def found() -> list[object]:
+        return [data.rows(f"SELECT {', '.join(rows.columns(table))} FROM {table} ORDER BY rowid") for table in tables]
+
+    before = found()
     for table in reversed(tables):
         data.execute(f"DELETE FROM {table}")
     for table in tables:
         assert site(f"flux account pop-db -c {table}.csv") == ("", 0)
-    assert [data.rows(f"SELECT * FROM {table}") for table in tables] == before
+    assert found() == before
+    site("flux account add-bank --parent-bank=root D 1")
+    assert site("flux account view-bank D -o {bank_id}").text == "bank_id\n5\n"
 
 
 def test_chosen_columns_of_a_file_are_read_and_empty_values_are_defaults(run, data: Database, tmp_path: Path) -> None:
@@ -262,12 +274,12 @@ def test_chosen_columns_of_a_file_are_read_and_empty_values_are_defaults(run, da
         (
             "association_table",
             "creation_time,username,bank,default_bank\n0,ann,A,A\n",
-            "line 2: UNIQUE constraint failed",
+            "line 2: (UNIQUE constraint failed|duplicate key value)",
         ),
         (
             "association_table",
             "username,bank\ncy,A\n",
-            "line 2: NOT NULL constraint failed: association_table.creation_time",
+            "line 2: (NOT NULL constraint failed: association_table.creation_time|null value in column .creation_time)",
         ),
     ],
 )
@@ -278,7 +290,7 @@ def test_a_file_with_a_mistake_adds_nothing(
     before = data.rows("SELECT * FROM bank_table"), data.rows("SELECT * FROM association_table")
     told = site(f"flux account pop-db -c {name}.csv")
     assert told.status == 1
-    assert why in told.text
+    assert re.search(why, told.text)
     assert (data.rows("SELECT * FROM bank_table"), data.rows("SELECT * FROM association_table")) == before
 
 
@@ -289,11 +301,12 @@ def test_a_missing_file_and_a_missing_column_are_named(site, tmp_path: Path) -> 
     assert "queue_table has no column 'x'" in site("flux account pop-db -c queue_table.csv -f x").text
 
 
+@sqlite_first
 @pytest.mark.parametrize("line", ["", "nosuch", "-p jobs", "--no-such-option"])
 def test_a_line_without_a_command_shows_the_usage(run, line: str) -> None:
     told = run(f"flux account {line}")
     assert told.status == 2
-    assert told.text.startswith("usage: flux-account [-h] [-p FILE] COMMAND ...\nflux-account: error: ")
+    assert told.text.startswith("usage: flux-account [-h] [-p FILE|URL] [--password-file FILE] COMMAND ...\n")
 
 
 def test_the_help_names_each_command(run) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from accounting_databases import only_sqlite, sqlite_first
 from engine.accounting.instance_stand_in import Instance
 from headrace.cli.account import priority_update
 from headrace.engine.accounting import database, priorities, service
@@ -87,6 +88,19 @@ def test_records_are_chosen_by_each_option(used, line: str, found: list[int]) ->
     assert ids(used(f"{line} -o '{{jobid.dec}}'").text) == found
 
 
+def test_records_are_chosen_by_cluster(used, data: Database) -> None:
+    shown = used("flux account view-job-records --cluster=north -o '{cluster}'")
+    if not data.is_postgresql:
+        assert shown.status == 1 and "cluster: a database in SQLite has the jobs of one instance" in shown.text
+        assert used("flux account view-job-records --jobid=101 -o '{cluster:>1}|'").text.split() == ["cluster|", "|"]
+        return
+    assert shown.text.split() == ["cluster"]
+    data.execute("UPDATE jobs SET cluster = 'north' WHERE id = '101'")
+    shown = used("flux account view-job-records --cluster=north -o '{cluster}:{jobid.dec}'")
+    assert shown.text.split() == ["cluster:jobid.dec", "north:101"]
+
+
+@sqlite_first
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -229,6 +243,7 @@ def test_a_table_that_is_no_tree_is_named_and_nothing_changes(used, data: Databa
     assert {row[0] for row in data.rows("SELECT fairshare FROM association_table")} == {0.5}
 
 
+@only_sqlite
 @pytest.mark.parametrize("program", ["update-usage", "update-fshare"])
 def test_a_database_that_is_not_there_is_named(run, program: str) -> None:
     done = run(f"flux account-{program} -p none.db")
@@ -267,8 +282,12 @@ def test_the_report_has_shares_usage_and_waits(used, tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert '<th scope="row">ann</th><td>45.3 %</td>' in page
+    found = json.loads(used("flux account report --from=2024-12-31 --to=2025-01-02 --json").text)
+    assert {bank["bank"]: bank["jobs"] for bank in found["banks"]}["A"] == 3
+    assert found["usage"] == sum(sum(values) for _, values in found["over_time"])
 
 
+@only_sqlite
 @pytest.mark.parametrize("program", ["update-usage", "update-fshare"])
 def test_a_file_that_is_locked_or_no_database_is_named(used, data: Database, tmp_path: Path, program: str) -> None:
     (tmp_path / "text.db").write_text("hello, I am no database\n" * 100)
@@ -354,6 +373,7 @@ def test_jobs_are_asked_for_by_user_queue_state_number_and_time(site, listing: L
     assert "Invalid filter specified: foo" in site("flux account jobs ann --filter=foo").text
 
 
+@only_sqlite
 def test_the_tables_are_sent_to_the_policy_and_an_old_database_is_updated_first(
     site, data: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +394,7 @@ def test_the_tables_are_sent_to_the_policy_and_an_old_database_is_updated_first(
     assert (owner["userid"], owner["bank"], owner["max_running_jobs"]) == (0, "root", 1000000)
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("line", "settings"),
     [
@@ -387,5 +408,8 @@ def test_the_service_follows_its_instance_if_asked(run, monkeypatch, line: str, 
     served = []
     monkeypatch.setattr(service, "serve", lambda *given: served.append(given) or 0)
     assert run(f"{line} -p x.db").status == 0
-    assert served == [("x.db", False, settings)]
+    assert served == [("x.db", False, settings, database.DEFAULT_ACCESS)]
+    line = "flux account-service --follow -p postgresql://ann@db/site --password-file=secret --cluster=north"
+    assert run(line).status == 0
+    assert served[1:] == [("postgresql://ann@db/site", False, Settings(), database.Access("secret", "north"))]
     assert "--interval" in run("flux account-service --follow --interval=soon").text

@@ -117,6 +117,7 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --host 0.0.0.0", "host '0.0.0.0' can be reached from other machines"),
         ("headrace api start --host ::", "host '::' can be reached from other machines"),
         ("headrace api start --host no.such.invalid", "host 'no.such.invalid': "),
+        ("headrace api start --port 0 --experiments nosuch", "--experiments nosuch: is not a folder"),
         ("headrace api start --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
         ("headrace api start --auth proxy", "--auth proxy trusts every client, and every user"),
         ("headrace api start --auth proxy --host 127.0.0.1", "--auth proxy trusts every client"),

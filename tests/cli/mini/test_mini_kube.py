@@ -445,7 +445,7 @@ def test_who_follows_a_log_hears_what_its_start_waits_for(
     from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     gated = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
              "message": "0/2 nodes are available: 2 Insufficient cpu."}  # fmt: skip
     listings = [(), (pod("p", phase="Pending", conditions=[gated]),), (pod("p", **PULLS),), (pod("p", **PULLS),)]
@@ -472,7 +472,7 @@ def test_the_log_of_a_pod_that_was_killed_goes_on_in_the_next(
 ) -> None:
     from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     first, second = pod("p"), pod("q", "2026-01-01T00:00:09Z")
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [first]})] * 2
     server.items(PODS, first, second)
@@ -507,7 +507,7 @@ def test_a_log_that_ends_before_the_kubelet_tells_of_the_end_goes_on_in_the_next
 ) -> None:
     from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
     server.items(PODS, RUNS, pod("q", "2026-01-01T00:00:09Z"))
     server.answer("GET", f"{PODS}/p/log", b"2026-01-01T00:00:01.5Z begins\n")
@@ -529,7 +529,7 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(
 ) -> None:
     from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     server.items(PODS, RUNS)
     first = b"2026-01-01T00:00:01.1Z one\n2026-01-01T00:00:02.25Z two\n2026-01-01T00:00:02.5Z th"
     rest = b"2026-01-01T00:00:02.25Z two\n2026-01-01T00:00:02.5Z three\n2026-01-01T00:00:09Z four\n"
@@ -549,7 +549,7 @@ def test_a_pod_on_a_node_that_is_lost_is_not_read_for_ever(
     from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     going = {**RUNS, "metadata": {**RUNS["metadata"], "deletionTimestamp": "2026-01-01T00:00:05Z"}}
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
     server.items(PODS, going, pod("q", "2026-01-01T00:00:09Z"))
@@ -574,7 +574,7 @@ def test_a_log_whose_reader_loses_the_right_to_it_ends_with_the_refusal(
 ) -> None:
     from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     server.items(PODS, RUNS)
     server.answer("GET", f"{PODS}/p", RUNS)
     server.first["GET", f"{PODS}/p/log"] = [(200, b"")]
@@ -588,7 +588,7 @@ def test_a_pod_that_failed_without_a_word_of_its_container_is_followed_by_the_ne
 ) -> None:
     from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    monkeypatch.setattr(containers, "_POLL_INTERVAL", 0.01)
     evicted = pod("p", phase="Failed", reason="Evicted")
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
     server.items(PODS, evicted, pod("q", "2026-01-01T00:00:09Z"))

@@ -157,6 +157,19 @@ def test_fair_share_serves_who_has_had_little(flux):
         assert f"fcfs,11,{at},{at + 100},node[0-3]\n" in outcome.stdout
 
 
+def test_running_jobs_count_from_the_next_computation_of_fair_share(flux):
+    # User 1's job 1 runs on one of two nodes until 1000. Job 2 keeps the other until 100, when jobs 3 and 4 wait.
+    line = "{} {} -1 {} -1 -1 -1 1 2000 -1 1 {} -1 -1 -1 -1 -1 -1\n"
+    jobs = ((1, 0, 1000, 1), (2, 0, 100, 3), (3, 10, 50, 1), (4, 20, 50, 2))
+    trace = "".join(line.format(*job) for job in jobs).encode()
+    argv = ["-", "--nodes=2", "--policy=fcfs", "--starts=-", "--fair-share=1d"]
+    booked = flux("simulate", *argv, stdin=trace).stdout
+    running = flux("simulate", *argv, "--count-running", "--fair-share-interval=30s", stdin=trace).stdout
+    rare = flux("simulate", *argv, "--count-running", "--fair-share-interval=1h", stdin=trace).stdout
+    assert "fcfs,3,100," in booked and booked == rare
+    assert "fcfs,4,100," in running
+
+
 def test_usage_is_compared_with_the_shares_of_banks(flux, tmp_path):
     # Users 1 and 2 have had one job each when jobs 3 and 4 come.
     line = "{} {} -1 100 -1 -1 -1 1 100 -1 1 {} -1 -1 -1 -1 -1 -1\n"
@@ -205,6 +218,11 @@ def test_a_graph_may_come_from_a_file(flux, tmp_path):
         (["--synthetic=3", "--nodes=2", "--fair-share=0"], "half-life must be a positive number of seconds, not 0.0\n"),
         (["--synthetic=3", "--nodes=2", "--fair-share=x"], "invalid"),
         (["--synthetic=3", "--nodes=2", "--banks=x"], "--banks needs --fair-share\n"),
+        (["--synthetic=3", "--nodes=2", "--count-running"], "--count-running needs --fair-share\n"),
+        (
+            ["--synthetic=3", "--nodes=2", "--fair-share-interval=1s"],
+            "--fair-share-interval needs --fair-share\n",
+        ),
         (["--synthetic=3", "--nodes=2", "--fair-share=1d", "--banks=x"], "input file not found: x\n"),
     ],
 )
@@ -222,8 +240,8 @@ def test_a_record_is_made_of_the_jobs_own_events():
         "attributes": {"system": {"duration": 60, "environment": {"A": "1"}, "files": {"x": 1}, "queue": "q"}},
     }
     events = [
-        Event(100.0, "submit", {"userid": 7, "urgency": 16, "flags": 0}),
-        Event(101.0, "urgency", {"userid": 7, "urgency": 20}),
+        Event(100.0, "submit", {"userid": 0, "urgency": 16, "flags": 0}),
+        Event(101.0, "urgency", {"userid": 0, "urgency": 20}),
         Event(102.5, "alloc", None),
         Event(103.0, "start", None),
         Event(110.25, "finish", {"status": 0}),
@@ -231,7 +249,7 @@ def test_a_record_is_made_of_the_jobs_own_events():
     ]
     assert line_of(5, jobspec, events) == {
         "id": 5,
-        "user": 7,
+        "user": "root",
         "submit": 100.0,
         "start": 103.0,
         "runtime": 7.25,
@@ -239,6 +257,9 @@ def test_a_record_is_made_of_the_jobs_own_events():
         "jobspec": {**jobspec, "attributes": {"system": {"duration": 60, "queue": "q"}}},
     }
     assert line_of(5, jobspec, events[:2] + events[5:]) is None
+    # A user who has no name any more.
+    events[0] = Event(100.0, "submit", {"userid": 4_000_000_123, "urgency": 16, "flags": 0})
+    assert line_of(5, jobspec, events)["user"] == "4000000123"
 
 
 def test_a_page_shows_the_figures_the_machine_and_the_waits(flux, tmp_path):

@@ -9,10 +9,14 @@ from headrace.cli.simulate import main as simulate
 
 
 @pytest.mark.parametrize(
-    ("option", "why"),
-    [("--fair-share=x", "--fair-share: "), ("--html=/nosuch/x", "--html /nosuch/x: no folder /nosuch")],
+    ("options", "why"),
+    [
+        ("--fair-share=x", "--fair-share: "),
+        ("--fair-share=1d --fair-share-interval=x", "--fair-share-interval: "),
+        ("--html=/nosuch/x", "--html /nosuch/x: no folder /nosuch"),
+    ],
 )
-def test_a_value_that_cannot_be_used_is_told_before_the_trace_is_read(option: str, why: str) -> None:
+def test_a_value_that_cannot_be_used_is_told_before_the_trace_is_read(options: str, why: str) -> None:
     with pytest.raises(CommandError) as caught:
-        simulate.main([option, "no-such-trace"])
+        simulate.main([*options.split(), "no-such-trace"])
     assert str(caught.value).startswith(why)

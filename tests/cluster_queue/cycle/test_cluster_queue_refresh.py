@@ -32,20 +32,20 @@ def positions(cluster: Cluster, names: list[str]) -> list[int]:
     return [cluster.status(name)["position"] for name in names]
 
 
-def test_a_look_is_at_the_first_jobs_and_some_behind_them(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_covers_the_first_jobs_and_some_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[list[str]] = []
-    look, line_up = Refresh.look, Refresh.line_up
+    refresh, update = Refresh.refresh, Refresh.update
 
     def begun(self: Refresh, now: float) -> Iterator[Entry]:
         looked.append([])
-        yield from look(self, now)
+        yield from refresh(self, now)
 
     def seen(self: Refresh, job: Entry, now: int, expected: float = 0) -> None:
         looked[-1].append(job.item["metadata"]["name"])
-        line_up(self, job, now, expected)
+        update(self, job, now, expected)
 
-    monkeypatch.setattr(Refresh, "look", begun)
-    monkeypatch.setattr(Refresh, "line_up", seen)
+    monkeypatch.setattr(Refresh, "refresh", begun)
+    monkeypatch.setattr(Refresh, "update", seen)
     cluster.end_all("r")
     cluster.settle(60)
     # In the step that sees the pod's end nothing of the order has changed yet.
@@ -54,7 +54,7 @@ def test_a_look_is_at_the_first_jobs_and_some_behind_them(cluster: Cluster, monk
     assert {name for names in looked for name in names} == set(JOBS[1:])
 
 
-def test_all_are_told_their_places_in_turn(cluster: Cluster) -> None:
+def test_all_positions_are_refreshed_in_turn(cluster: Cluster) -> None:
     assert positions(cluster, JOBS) == list(range(1, 41))
     for name in ("r", "w00", "w01"):
         cluster.end_all(name)

@@ -172,7 +172,7 @@ def test_a_reservation_that_has_no_time_is_refused_with_what_is_short(clients: C
     clients.init(graph(zones=1, nodes=1))
     clients.match(jobspec(3, duration=0))
     why = "no room now: insufficient resources: core x1 short (2 wanted, 1 free)"
-    held = "; jobs whose ends are not known hold what it asks for"
+    held = "; jobs without a known end hold the requested resources"
     assert refused(clients.match, jobspec(2), reservation=True) == (UNKNOWN, why + held)
 
 

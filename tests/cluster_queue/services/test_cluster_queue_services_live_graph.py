@@ -595,7 +595,7 @@ def test_reservations_survive_the_queue(monkeypatch: pytest.MonkeyPatch, policy:
 
 def test_without_a_time_that_is_known_a_reservation_is_refused(live: Live) -> None:
     live.runs("endless", 2, 3)
-    why = "no room now: insufficient resources: .*; jobs whose ends are not known hold what it asks for"
+    why = "no room now: insufficient resources: .*; jobs without a known end hold the requested resources"
     with pytest.raises(Unanswerable, match=why):
         live.match(slots(1, 4), reserves=True)
     with pytest.raises(Unanswerable, match="unsatisfiable request: need 9 cpu, the whole system has 8"):

@@ -7,7 +7,25 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from headrace.engine.accounting import database
+from headrace.storage.database import Database
+
 USERS = {1001: ("ann", "A"), 1002: ("bob", "B")}
+
+
+def add_users(data: Database) -> None:
+    """Add banks A and B, and the users in them."""
+    for bank, parent in (("root", ""), ("A", "root"), ("B", "root")):
+        database.insert(data, "bank_table", {"bank": bank, "parent_bank": parent, "shares": 1})
+    for userid, (name, bank) in USERS.items():
+        row = {"creation_time": 0, "username": name, "userid": userid, "bank": bank, "default_bank": bank}
+        database.insert(data, "association_table", row)
+
+
+def usages(data: Database) -> dict[str, float]:
+    """The usage of users and banks that have some."""
+    found = data.rows("SELECT username, job_usage FROM association_table UNION SELECT bank, job_usage FROM bank_table")
+    return {name: usage for name, usage in found if usage}
 
 
 def resources(nodes: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.accounting.instance_stand_in import USERS, Instance, Timers, resources
+from accounting_databases import KINDS
+from engine.accounting.instance_stand_in import USERS, Instance, Timers, add_users, resources, usages
 from headrace.engine.accounting import database, usage
 from headrace.engine.accounting.follow import Follower, Settings
 from headrace.storage.database import Database
@@ -27,11 +29,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("follow") / "site.db"
     database.create(str(path), now=NOW)
     with contextlib.closing(database.opened(str(path))) as data:
-        for bank, parent in (("root", ""), ("A", "root"), ("B", "root")):
-            database.insert(data, "bank_table", {"bank": bank, "parent_bank": parent, "shares": 1})
-        for userid, (name, bank) in USERS.items():
-            row = {"creation_time": 0, "username": name, "userid": userid, "bank": bank, "default_bank": bank}
-            database.insert(data, "association_table", row)
+        add_users(data)
     return path
 
 
@@ -42,10 +40,20 @@ def opened(path: Path) -> Iterator[Database]:
         yield data
 
 
+@pytest.fixture(params=KINDS)
+def another(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[Database]]:
+    """Opens the database of a test, for another program."""
+    if request.param == "postgresql":
+        remote = request.getfixturevalue("remote")
+        remote.restore("follow")
+        return lambda: contextlib.closing(database.opened(remote.url, remote.access))
+    shutil.copy(request.getfixturevalue("file"), tmp_path / "a.db")
+    return lambda: opened(tmp_path / "a.db")
+
+
 @pytest.fixture
-def data(file: Path, tmp_path: Path) -> Iterator[Database]:
-    shutil.copy(file, tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as found:
+def data(another: Callable[[], AbstractContextManager[Database]]) -> Iterator[Database]:
+    with another() as found:
         yield found
 
 
@@ -54,11 +62,6 @@ def follow(instance: Instance, data: Database, now: float = NOW, **chosen: Any) 
     follower = Follower(instance, timers, data, Settings(**chosen), lambda: now)  # type: ignore[arg-type]
     follower.start()
     return follower, timers
-
-
-def usages(data: Database) -> dict[str, float]:
-    found = data.rows("SELECT username, job_usage FROM association_table UNION SELECT bank, job_usage FROM bank_table")
-    return {name: usage for name, usage in found if usage}
 
 
 def test_jobs_are_booked_to_users_and_banks_with_their_rows(data: Database) -> None:
@@ -75,6 +78,19 @@ def test_jobs_are_booked_to_users_and_banks_with_their_rows(data: Database) -> N
     assert rows[0] == (str(before), 1001, NOW, NOW + 10, "[0-1]", "A", 60.0, 10.0)
     assert [row[5] for row in rows] == ["A", "B", "A"]
     assert follower.stats() == {"booked": 2, "unbooked": 0, "shared": 1}
+
+
+def test_the_usage_of_a_bank_is_summed_when_a_job_is_booked_to_it(data: Database) -> None:
+    instance = Instance()
+    _, timers = follow(instance, data, interval=0.0)
+    timers.run(instance)
+    data.execute("UPDATE bank_table SET job_usage = 7.0 WHERE bank IN ('A', 'B')")
+    instance.end(1001, "A", 1, NOW, NOW + 10)
+    timers.run(instance)
+    assert usages(data) == {"ann": 10.0, "A": 10.0, "B": 7.0, "root": 17.0}
+    with data.transaction(locked=True):
+        usage.update(data, NOW)
+    assert usages(data) == {"ann": 10.0, "A": 10.0, "root": 10.0}
 
 
 def test_a_reloaded_job_manager_is_followed_anew(data: Database) -> None:
@@ -229,12 +245,14 @@ def test_a_policy_that_is_loaded_gets_everything(data: Database) -> None:
     assert len(instance.pushed) == 7
 
 
-def test_a_change_of_the_file_by_another_program_is_seen(data: Database, tmp_path: Path) -> None:
+def test_a_change_of_the_database_by_another_program_is_seen(
+    data: Database, another: Callable[[], AbstractContextManager[Database]]
+) -> None:
     instance = Instance()
     _, timers = follow(instance, data)
     timers.run(instance)
     instance.pushed.clear()
-    with opened(tmp_path / "a.db") as other:
+    with another() as other:
         other.execute("UPDATE association_table SET max_running_jobs = 9 WHERE username = 'ann'")
     timers.repeated[0]()
     assert [row["max_running_jobs"] for row in instance.pushed[0][1]] == [9]

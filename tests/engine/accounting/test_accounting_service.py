@@ -14,7 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from accounting_databases import KINDS, only_sqlite
 from headrace.engine.accounting import banks, database, service
+from headrace.formats.spec.message import ROLE_ADMIN, ROLE_USER
 from headrace.storage.database import Database, DatabaseError
 
 ANN = service.Caller(False, "ann")
@@ -41,9 +43,20 @@ def path(tmp_path: Path) -> str:
     return made
 
 
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of the database."""
+    return str(request.param)
+
+
 @pytest.fixture
-def data(path: str) -> Iterator[Database]:
-    with contextlib.closing(database.opened(path)) as opened:
+def data(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    if kind == "postgresql":
+        accounts = request.getfixturevalue("accounts")
+        accounts.restore("empty")
+        yield accounts.data
+        return
+    with contextlib.closing(database.opened(request.getfixturevalue("path"))) as opened:
         yield opened
 
 
@@ -165,6 +178,7 @@ def test_coordinators_are_listed_and_go_with_their_bank(coordinated: Database) -
         call(coordinated, "list_coordinators")
 
 
+@only_sqlite
 def test_tables_of_our_own_appear_with_the_first_coordinator(data: Database) -> None:
     with pytest.raises(service.Refused, match="no results found in query"):
         call(data, "list_coordinators")
@@ -197,6 +211,7 @@ def test_a_locked_database_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -
         assert service.answer(data, "add_project", {"project": "a"}, service.OWNER) == ""
 
 
+@only_sqlite
 def test_a_full_database_is_told_and_nothing_is_half_done(data: Database) -> None:
     ((pages,),) = data.rows("PRAGMA page_count")
     data.rows(f"PRAGMA max_page_count = {pages}")
@@ -332,17 +347,35 @@ def test_a_connection_that_is_closed_is_told(path: str) -> None:
         data.execute("SELECT 1")
 
 
+def test_a_user_without_an_account_has_the_name_of_the_association(data: Database) -> None:
+    service.answer(data, "add_bank", {"bank": "root", "shares": 1}, service.OWNER)
+    service.answer(data, "add_bank", {"bank": "A", "parent_bank": "root", "shares": 1}, service.OWNER)
+    for user, userid in (("ann.x", 200_000), ("bob.x", 200_001), ("bob.y", 200_001), ("nobody.x", None)):
+        service.answer(data, "add_user", {"username": user, "bank": "A", "userid": userid}, service.OWNER)
+    assert service.caller_of(data, 200_000, ROLE_USER) == service.Caller(False, "ann.x", 200_000)
+    assert service.caller_of(data, 200_000, ROLE_USER | ROLE_ADMIN).is_admin
+    assert service.caller_of(data, 0, ROLE_USER) == service.Caller(False, "root", 0)
+    # Two names, no association, and the id of all users without one.
+    for userid in (200_001, 200_002, 4294967295):
+        assert service.caller_of(data, userid, ROLE_USER).user == ""
+    # Another association of a user without an account has the same user id.
+    service.answer(data, "add_bank", {"bank": "B", "parent_bank": "root", "shares": 1}, service.OWNER)
+    service.answer(data, "add_user", {"username": "ann.x", "bank": "B"}, service.OWNER)
+    assert data.rows("SELECT userid FROM association_table WHERE username = 'ann.x'") == [(200_000,), (200_000,)]
+
+
 def test_in_private_mode_guests_see_their_own_jobs() -> None:
-    ann = service.Caller(False, "ann")
+    ann = service.Caller(False, "ann", 1001)
     assert service.restricted("jobs", {"username": "bob", "count": 1}, ann) == {"username": "ann", "count": 1}
     assert service.restricted("view_job_records", {"user": None}, ann) == {"user": "ann"}
-    assert service.restricted("why", {"jobid": "f1"}, ann) == {"jobid": "f1", "only_user": "ann"}
+    assert service.restricted("why", {"jobid": "f1"}, ann) == {"jobid": "f1", "only_userid": 1001}
     assert service.restricted("view_bank", {"bank": "A"}, ann) == {"bank": "A"}
     for name, caller in (
         ("report", ann),
         ("show_usage", ann),
         ("view_usage_report", ann),
-        ("jobs", service.Caller(False)),
+        ("jobs", service.Caller(False, "", 1001)),
+        ("why", service.Caller(False)),
     ):
         with pytest.raises(service.Refused, match="Request requires owner credentials"):
             service.restricted(name, {}, caller)

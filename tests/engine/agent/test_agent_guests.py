@@ -75,7 +75,7 @@ class Host:
         for pid in list(self.children):
             found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
             if found and os.WIFSTOPPED(status):
-                self.guests.go_on(pid)
+                self.guests.continue_shell(pid)
             elif found:
                 self.children.pop(pid)(status)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.jobs import record
-from headrace.engine.jobs.record import Job, merged, updated_jobspec, updated_r
+from headrace.engine.jobs.record import Job, merged, noted, updated_jobspec, updated_r
 from headrace.formats.spec.job_state import CANCELED, COMPLETED, FAILED, TIMEOUT
 
 JOBSPEC = {"version": 1, "attributes": {"system": {"duration": 0, "queue": "batch"}}}
@@ -48,6 +48,17 @@ def test_a_change_laid_on_top_wins_once_and_for_all(old: dict[str, Any], change:
             assert new[key] == value
     assert {key: new.get(key) for key in old if key not in change} == {k: v for k, v in old.items() if k not in change}
     assert not any(value == {} for key, value in new.items() if key in change), "an empty table is none"
+
+
+@given(tables, changes, changes)
+def test_memos_are_merged_also_where_jobs_share_them(old: dict[str, Any], first: Any, second: Any) -> None:
+    for before in (None, {"user": old}, {"user": old, "sched": {"a": 1}}, {"user": {}}):
+        for memo in (first, first, second, first):
+            expected = merged(before or {}, {"user": memo})
+            assert noted(before, memo) == expected
+            assert noted(copy.deepcopy(before), memo) == expected
+    one, other = noted({"user": {"a": 1}}, first), noted({"user": {"a": 2}}, first)
+    assert (one is other) == (first.keys() >= {"a"} and not any(isinstance(value, dict) for value in first.values()))
 
 
 @given(st.dictionaries(st.lists(keys, min_size=1, max_size=3).map(".".join), st.integers(0, 3) | st.none(), max_size=4))

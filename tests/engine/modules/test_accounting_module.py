@@ -39,6 +39,10 @@ def test_it_is_loaded_where_the_configuration_asks_for_it(config: dict[str, Any]
         ({}, []),
         ({"limits": "at-submit", "strict": True}, []),
         ({"database": "/x/a.db"}, ["--path=/x/a.db"]),
+        (
+            {"database": "postgresql://u@db/n", "password_file": "/x/p", "cluster": "north"},
+            ["--path=postgresql://u@db/n", "--password-file=/x/p", "--cluster=north"],
+        ),
         ({"interval": "2m"}, ["--interval=120.0"]),
         ({"interval": 0}, ["--interval=0.0"]),
         ({"count_running": True}, ["--count-running"]),

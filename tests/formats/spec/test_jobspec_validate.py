@@ -152,6 +152,10 @@ def slot(spec: Dict[str, Any]) -> Dict[str, Any]:
         (lambda s: system(s).update(cwd=1), "attributes.system.cwd: must be a string"),
         (lambda s: system(s).update(queue=None), "attributes.system.queue: must be a string"),
         (lambda s: system(s).update(queue="q" * 256), "attributes.system.queue: must have 255 bytes at most, not 256"),
+        (
+            lambda s: system(s).update(bank=1),
+            "attributes.system.bank: must be a string, not a number (unable to unpack bank arg)",
+        ),
         (lambda s: system(s).update(bank="b" * 256), "attributes.system.bank: must have 255 bytes at most"),
         (lambda s: system(s).update(project="p" * 256), "attributes.system.project: must have 255 bytes at most"),
         (lambda s: system(s).update(job={"name": "é" * 128}), "attributes.system.job.name: must have 255 bytes at"),

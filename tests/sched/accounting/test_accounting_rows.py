@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sched.accounting import rows
+from headrace.sched.accounting import rows, values
+
+
+def test_the_rows_of_the_policy_have_the_columns_of_the_tables() -> None:
+    renamed = {"def_bank": "default_bank", "def_project": "default_project"}
+    kinds = {
+        "association_table": values.AssociationRow,
+        "bank_table": values.BankRow,
+        "project_table": values.ProjectRow,
+    }
+    for table, kind in kinds.items():
+        assert {renamed.get(name, name) for name in kind.__struct_fields__} <= set(rows.columns(table))
+    assert values.QueueRow.__struct_fields__ == rows.columns("queue_table")
+    assert values.FactorRow.__struct_fields__ == rows.columns("priority_factor_weight_table")
+
 
 NUMBERS = [("association_table", "shares"), ("queue_table", "max_cores"), ("association_table", "userid")]
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from accounting_rows import UNLIMITED, association_row, queue_row
 from headrace.formats.spec.job_state import CLEANUP, DEPEND, INACTIVE, PRIORITY, RUN, SCHED
 from headrace.sched.accounting.multifactor import MultiFactor
+from headrace.sched.accounting.releases import MOST_REQUESTS
 from headrace.sched.accounting.values import JobRefusedError, Release, Request
 
 OWNER = 7
+DURATION = "attributes.system.duration"
 BANK, PROJECT, QUEUE = "attributes.system.bank", "attributes.system.project", "attributes.system.queue"
 NO_ENTRY = "cannot find user/bank or user/default bank entry for uid: "
 
@@ -216,6 +220,15 @@ def test_a_job_has_all_holds_in_the_order_of_the_peer() -> None:
     assert submit(made, 3, queue="unknown")[1] == [name for name in holds if "queue" not in name]
 
 
+def test_a_row_with_minus_one_running_jobs_stands_for_a_lost_association() -> None:
+    made = policy(association_row(max_running_jobs=-1))
+    with pytest.raises(JobRefusedError, match=r"^job\.state\.depend: bank info is missing$"):
+        submit(made, 1)
+    made.entered(Request(1, 1), INACTIVE)
+    made.rec_update([association_row(max_running_jobs=1)])
+    assert submit(made, 2)[1] == []
+
+
 def test_releases_are_as_many_as_there_are_places() -> None:
     """Oldest first. A job that keeps another hold takes no place, so the next one is released as well."""
     made = policy(association_row(queues="q", max_running_jobs=2), queues=(queue_row(max_running_jobs=1),))
@@ -302,6 +315,79 @@ def test_jobs_submitted_before_one_starts_do_not_exceed_a_limit(
     made.entered(second, INACTIVE)
     assert made.ready() == [3]
     start(made, third)
+
+
+def test_a_strict_queue_limits_a_changed_duration() -> None:
+    for strict, text in (
+        (True, 'queue "q": the job asks for 2 minutes, and a job may have at most 1 minutes'),
+        (False, ""),
+    ):
+        made = policy(association_row(queues="q"), queues=(queue_row(max_time_per_job=1),), strict=strict)
+        request, _ = submit(made, 1, queue="q", duration=60.0)
+        assert made.update_refusal(request, DURATION, 30.0) == ""
+        assert made.update_refusal(request, DURATION, 120.0) == text
+        assert bool(made.update_refusal(request, DURATION, 0.0)) is strict
+        other, _ = submit(made, 2, duration=60.0)
+        assert made.update_refusal(other, DURATION, 1e6) == ""
+
+
+@given(
+    jobs=st.lists(
+        st.fixed_dictionaries(
+            {"shape": st.integers(0, 2), "duration": st.sampled_from([0.0, 60.0]), "queue": st.sampled_from(["", "q"])}
+        ),
+        min_size=2,
+        max_size=9,
+    ),
+    limit=st.integers(1, 3),
+)
+def test_a_ready_job_that_gets_no_resources_keeps_only_jobs_with_the_same_request_waiting(
+    jobs: list[dict[str, Any]], limit: int
+) -> None:
+    made = policy(association_row(max_running_jobs=limit, queues="q"))
+    requests = [submit(made, jobid, **job)[0] for jobid, job in enumerate(jobs, 1)]
+    running, withheld = requests[:limit], requests[limit:]
+    for request in running:
+        start(made, request)
+    for request in withheld:
+        assert made.may_start(request) == "max-running-jobs-user-limit"
+    ready: set[int] = set()
+    for request in running:
+        made.entered(request, INACTIVE)
+        named = made.ready()
+        # None of them is named twice, and none starts.
+        assert ready.isdisjoint(named)
+        ready.update(named)
+        needs = {replace(request, id=0) for request in withheld if request.id in ready}
+        assert needs == {replace(request, id=0) for request in withheld}
+    # There is room for as many jobs with the same request as may run.
+    for need in needs:
+        alike = [request.id for request in withheld if replace(request, id=0) == need]
+        assert ready.issuperset(alike[:limit])
+
+
+def test_different_requests_that_a_pass_lets_start_are_not_too_many() -> None:
+    made = policy(association_row(max_running_jobs=1))
+    requests = [submit(made, jobid, shape=jobid)[0] for jobid in range(1, MOST_REQUESTS + 10)]
+    start(made, requests[0])
+    assert all(map(made.may_start, requests[1:]))
+    made.entered(requests[0], INACTIVE)
+    assert made.ready() == [request.id for request in requests[1 : MOST_REQUESTS + 1]]
+
+
+def test_raised_limits_let_the_jobs_of_all_users_start() -> None:
+    users = range(1, MOST_REQUESTS + 10)
+    made = policy(*(association_row(user, max_running_jobs=1) for user in users))
+    for user in users:
+        start(made, submit(made, 2 * user, userid=user)[0])
+    waiting = [Request(2 * user + 1, user) for user in users]
+    for request in waiting:
+        made.added(request)
+        made.entered(request, SCHED)
+        assert made.may_start(request) == "max-running-jobs-user-limit"
+    made.rec_update([association_row(user, max_running_jobs=2) for user in users])
+    made.reprioritize()
+    assert sorted(made.ready()) == [request.id for request in waiting]
 
 
 def test_a_lowered_limit_holds_jobs_in_sched() -> None:

@@ -46,6 +46,7 @@ JOB = st.fixed_dictionaries(
         "bank": st.sampled_from(["A", "A", "A", "B"]),
         "queue": st.sampled_from(["q", "q", "q", "r", "", "unknown"]),
         "size": st.sampled_from([(1, 1), (1, 1), (2, 2), (2, 4), (3, 3), (4, 8)]),
+        "shape": st.sampled_from([0, 0, 1]),
         "waits": st.sampled_from([False, False, False, True]),
     }
 )
@@ -91,6 +92,8 @@ class Lives(RuleBasedStateMachine):
         self.at_submit, self.strict = at_submit, strict
         self.jobs: dict[int, Job] = {}
         self.ids = 0
+        # Whether all waiting jobs were looked at since the limits were changed.
+        self.is_current = True
         # The held jobs, in the order in which they got their holds.
         self.held: list[Job] = []
         pairs = [(user, bank) for user in USERS for bank in BANKS]
@@ -222,9 +225,9 @@ class Lives(RuleBasedStateMachine):
         for job in jobs:
             self.submit_one(**job)
 
-    def submit_one(self, userid: int, bank: str, queue: str, size: tuple[int, int], waits: bool) -> None:
+    def submit_one(self, userid: int, bank: str, queue: str, size: tuple[int, int], shape: int, waits: bool) -> None:
         self.ids += 1
-        request = Request(self.ids, userid, queue, bank, "*", *size)
+        request = Request(self.ids, userid, queue, bank, "*", *size, shape=shape)
         if self.policy.refusal(request):
             return
         job = self.jobs[self.ids] = Job(request)
@@ -331,6 +334,7 @@ class Lives(RuleBasedStateMachine):
     def change_association(self, user: int, bank: str, limits: dict[str, int], now: bool) -> None:
         self.rows[user, bank] |= limits
         self.policy.rec_update([self.rows[user, bank]])
+        self.is_current = now
         if now:
             self.reprioritize()
 
@@ -338,6 +342,7 @@ class Lives(RuleBasedStateMachine):
     def change_queue(self, name: str, limits: dict[str, int], now: bool) -> None:
         self.queues[name] |= limits
         self.policy.rec_q_update([*self.queues.values()])
+        self.is_current = now
         if now:
             self.reprioritize()
 
@@ -357,6 +362,7 @@ class Lives(RuleBasedStateMachine):
         for job in sorted(self.jobs.values(), key=lambda job: (-job.state, job.request.id)):
             self.policy.count_active(job.request, job.state, job.dependencies)  # type: ignore[arg-type]
             job.is_asked = job.state == SCHED
+        self.is_current = True
         self.held.sort(key=lambda job: job.request.id)
         for job in list(self.jobs.values()):
             if job.state == PRIORITY:
@@ -387,6 +393,18 @@ class Lives(RuleBasedStateMachine):
                 assert {jobid: job["deps"] for jobid, job in bank["held_jobs"].items()} == {
                     jobid: [name for name in names if name != "other"] for jobid, names in held.items()
                 }
+
+    @invariant()
+    def no_job_waits_for_another_one_that_got_no_resources(self) -> None:
+        """A job that could start now is asked for, or another one with the same request is."""
+
+        def needs(job: Job) -> Any:
+            return replace(job.request, id=0)
+
+        asked = [needs(job) for job in self.jobs.values() if job.is_asked and job.urgency > 0]
+        for job in self.jobs.values():
+            if self.is_current and job.state == SCHED and not job.is_asked and job.urgency > 0:
+                assert self.policy.waits_for(job.request.id) or needs(job) in asked
 
     def teardown(self) -> None:
         """Each job runs in the end, one at a time, when all fit but no two of them together."""

@@ -41,6 +41,18 @@ def test_usage_is_compared_with_the_shares_of_banks() -> None:
     assert (fair.value("a"), fair.value("b")) == (0.5, 1.0)
 
 
+def test_usage_of_running_jobs_counts_for_one_review() -> None:
+    fair = FairShare(3600, BANKS, USERS)
+    fair.charge("a", 100, 0)
+    fair.charge("b", 100, 0)
+    fair.review(0)
+    assert (fair.value("a"), fair.value("b")) == (1.0, 0.5)
+    assert fair.review(1, {"a": 300, "stranger": 10}) == {"a", "b"}
+    assert (fair.value("a"), fair.value("b"), fair.value("stranger")) == (0.5, 1.0, 0.0)
+    assert fair.review(2) == {"a", "b"}
+    assert (fair.value("a"), fair.value("b")) == (1.0, 0.5)
+
+
 def test_users_have_what_they_had_at_the_beginning_and_it_fades_from_then_on() -> None:
     fair = FairShare(100, BANKS, [User("a", "A", 1, 290.0), User("b", "B", 1, 110.0)], begin=1.7e9)
     assert (fair.value("a"), fair.value("b")) == (1.0, 0.5)

@@ -23,6 +23,13 @@ def cores(count: int, duration: int, constraint: Any = None) -> Any:
 def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[int, int, int, bool]]) -> None:
     waiting, kept = PendingJobs(), {}
     for jobid, (priority, count, duration, moved) in enumerate(steps):
+        if jobid == len(steps) // 2:
+            changes = {one: kept[one][0] + 1 for one in kept if one % 2}
+            order = [one for _, _, one in waiting.order]
+            same = waiting.move_all(changes)
+            moved_order = [one for _, _, one in waiting.order]
+            assert order[:same] == moved_order[:same] and (order == moved_order or order[same] != moved_order[same])
+            kept.update({one: (priority, *kept[one][1:]) for one, priority in changes.items()})
         waiting.add(jobid, cores(count, duration), priority)
         kept[jobid] = (priority, count, duration or FOR_EVER)
         if moved and jobid - 1 in kept:

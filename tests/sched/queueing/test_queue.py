@@ -390,6 +390,43 @@ def test_jobs_with_a_promise_that_move_in_the_queue_are_planned_where_they_are(p
     assert starts(q) == {2: 150, 3: 100, 4: 50}
 
 
+def anew(q: Queue, now: int) -> Queue:
+    """A queue that gets the jobs of another one at once, in their present order."""
+    made = Queue(Scheduler(cluster(), "low"), q.policy)
+    made.advance(now)
+    for jobid in q.running:
+        held = q.scheduler.jobs[jobid]
+        made.enter(jobid, held.selection, held.start, held.end)
+    for priority, arrival, jobid in q.waiting.order:
+        made.submit(jobid, q.pending[jobid].request, -priority, arrival)
+    return made
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("seed", range(6))
+def test_new_priorities_of_many_jobs_give_the_plan_of_jobs_that_came_with_them(policy: str, seed: int) -> None:
+    rng = random.Random(seed)
+    q = queue(policy)
+    wanted = {}
+    for jobid in range(1, 25):
+        make, wanted[jobid] = rng.choice((nodes, cores)), rng.randint(1, 31)
+        q.submit(jobid, make(rng.randint(1, 4), rng.randint(1, 9) * 10), wanted[jobid])
+    q.schedule(0)
+    for now in range(10, 300, 10):
+        for jobid in sorted(q.running):
+            if q.scheduler.jobs[jobid].end == now:
+                q.finish(jobid)
+        waiting = sorted(q.pending)
+        priorities = {jobid: rng.randint(1, 31) for jobid in rng.sample(waiting, len(waiting) // 2)}
+        wanted.update(priorities)
+        q.reprioritize_all(priorities)
+        assert [jobid for _, _, jobid in q.waiting.order] == sorted(waiting, key=lambda jobid: (-wanted[jobid], jobid))
+        other = anew(q, now)
+        assert started(q.schedule(now)) == started(other.schedule(now))
+        starts = [{jobid: kept.start for jobid, kept in one.planned.items()} for one in (q, other)]
+        assert starts[0] == starts[1]
+
+
 @pytest.mark.parametrize("policy", KEEPING)
 def test_promises_are_kept_as_they_are_by_what_does_not_have_to_break_them(policy: str) -> None:
     q = queue(policy)

@@ -114,7 +114,7 @@ def test_a_request_that_does_not_wait_is_told_whether_it_could_ever_be_met() -> 
     assert scheduler.allocate(1, parse_jobspec(cores(6, duration=0)), NOW).allocation is not None
     short = "no room now: insufficient resources: core x2 short (4 wanted, 2 free)"
     assert told(cores(4)) == short
-    assert told(cores(4), True) == f"{short}; jobs whose ends are not known hold what it asks for"
+    assert told(cores(4), True) == f"{short}; jobs without a known end hold the requested resources"
 
 
 def test_nothing_is_told_to_be_promised_where_nothing_is() -> None:

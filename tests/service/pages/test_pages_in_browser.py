@@ -20,12 +20,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from instance import clean_env
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.service.conftest import AS_OWNER, PASSWORD, running
+from tests.service.conftest import PASSWORD, POLICY, accounted
 from tests.service.test_ownership import flat
 
+from headrace.experiments.report.archive import complete
 from headrace.service.pages import login, routes
 from headrace.service.store import database, users
 from sizes import size
+from studies import study, valued
 from waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium")
@@ -38,15 +40,24 @@ PAGES = {
     "/login": ["/login"],
     "/jobs": ["/jobs", "/jobs?state=failed", "/jobs?state=nosuch"],
     "/jobs/{id}": ["/jobs/RUNS", "/jobs/WAITS", "/jobs/FAILED", "/jobs/fNoSuchJob"],
+    "/jobs/{id}/priority": ["/jobs/WAITS/priority", "/jobs/FAILED/priority"],
     "/submit": ["/submit", "/submit?from=RUNS"],
     "/queue": ["/queue"],
     "/machine": ["/machine", "/machine?state=down"],
     "/statistics": ["/statistics", "/statistics?span=90d"],
+    "/banks": ["/banks", "/banks?span=24h"],
+    "/banks/{bank:path}": ["/banks/physics", "/banks/biology?said=bank", "/banks/nosuch"],
+    "/banks/{bank:path}/users/{user}": ["/banks/physics/users/boss"],
+    "/experiments": ["/experiments"],
+    "/experiments/{experiment:path}": ["/experiments/study", "/experiments/half", "/experiments/nosuch"],
     "/people": ["/people"],
     "/v2/docs": ["/v2/docs"],
 }
 # Routes that are asked for by pages and links.
-NO_PAGES = {"/jobs/{id}/output.txt", "/jobs/{id}/output/events", "/charts.css"}
+NO_PAGES = {
+    *("/jobs/{id}/output.txt", "/jobs/{id}/output/events", "/charts.css"),
+    "/experiments/{experiment:path}/report.html",
+}
 
 expect.set_options(timeout=PATIENCE * 1000)
 pytestmark = [
@@ -120,9 +131,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     file = tmp_path_factory.mktemp("site") / "api.sqlite"
     store = database.open_file(str(file))
     users.add(store, "boss", PASSWORD, True)
-    with running(AS_OWNER) as instance, sync_playwright() as playwright:
+    (experiments := file.parent / "experiments").mkdir()
+    complete(str(study(experiments)))
+    study(experiments, name="half", outcome=valued({}), ended=5, errors={("lammps-1", 1): b"no such input\n" * 9})
+    associations = [("boss", 200_000, "physics"), ("cy", 200_001, "physics"), ("dee", 200_002, "plants")]
+    with accounted(file.parent, POLICY, associations) as instance, sync_playwright() as playwright:
         instance.flux("submit", "--urgency=hold", "--job-name=later", "true")
         argv = [HEADRACE, "api", "start", "--port=0", "--json", "--auth=users", f"--database={file}"]
+        argv.append(f"--experiments={experiments}")
         env = clean_env(FLUX_URI=instance.uri)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, cwd=file.parent) as process:
@@ -178,6 +194,18 @@ def test_each_page_has_its_contents_without_scripts(site: Site, path: str) -> No
         assert heading in page.locator("h1, h2").all_inner_texts()
     page.context.close()
     scripted.context.close()
+    assert not wrong
+
+
+def test_a_report_has_its_styles_and_charts_but_no_scripts_and_no_session(site: Site) -> None:
+    page, wrong = site.page(viewport={"width": 1280, "height": 800})
+    page.goto(f"{site.url}/experiments/study")
+    page.click("text=Report")
+    expect(page.locator("h1")).to_contain_text("Experiment study")
+    # Only the file's own style makes charts of this size.
+    assert page.evaluate("getComputedStyle(document.querySelector('table')).borderCollapse") == "collapse"
+    assert page.evaluate("self.origin") == "null" and page.locator("svg").count() >= 3
+    page.context.close()
     assert not wrong
 
 

@@ -81,7 +81,7 @@ def test_jobs_of_others_are_neither_copied_nor_cancelled(group: Any) -> None:
     assert ann.get(f"/submit?from={id}").status_code == 200 and ann.get(path).status_code == 200
     foreign, never = (bob.get(f"/submit?from={one}") for one in (id, "f1"))
     assert foreign.status_code == never.status_code == 404
-    answer = bob.post("/jobs/cancel", data={"csrf": form_token(bob, "/submit"), "job": [id, "f1"], "sure": "yes"})
+    answer = bob.post("/jobs/cancel", data={"csrf": form_token(bob, "/submit"), "job": [id, "f1"], "confirmed": "yes"})
     assert answer.headers["location"].endswith("cancelled=0")
     for shared in ("/jobs", "/queue", "/machine"):
         assert id[1:] not in bob.get(shared).text, shared

@@ -100,7 +100,7 @@ def test_equal_jobs_are_a_row_that_opens_and_is_cancelled_as_a_whole(instance: A
     assert len(page(client, str(link).partition("#")[0]).rows) == 3 + 120
     boxes = [str(attrs.get("value")) for _, attrs in found.elements if attrs.get("type") == "checkbox"]
     ids = max(boxes, key=len)
-    given = {"csrf": form_token(client, "/jobs"), "job": ids, "sure": "yes"}
+    given = {"csrf": form_token(client, "/jobs"), "job": ids, "confirmed": "yes"}
     assert client.post("/jobs/cancel", data=given).headers["location"] == "/jobs?cancelled=120"
     until(lambda: [row[2] for row in page(client, "/jobs?state=pending").rows[1:]] == ["other"])
 
@@ -181,6 +181,7 @@ PATHS = [
     "/queue",
     "/machine",
     "/statistics",
+    "/experiments",
     "/people",
 ]
 
@@ -266,8 +267,8 @@ def test_chosen_jobs_are_cancelled_and_the_filters_stay(instance: Any, served: A
     assert asked.status_code == 200 and "Cancel 4 jobs?" in text_of(asked.text)
     assert all(client.get(f"/v2/jobs/{id}").json()["state"] == "SCHED" for id in ids)
     chosen = next(attrs["value"] for _, attrs in Page(asked.text).elements if attrs.get("name") == "job")
-    given = {"csrf": form_token(client, "/jobs"), "job": chosen, "sure": "yes"}
+    given = {"csrf": form_token(client, "/jobs"), "job": chosen, "confirmed": "yes"}
     answer = client.post("/jobs/cancel?state=pending&page=1", data=given)
     assert answer.headers["location"] == "/jobs?state=pending&page=1&cancelled=2"
-    assert "2 jobs are requested to end." in text_of(client.get(answer.headers["location"]).text)
+    assert "Cancellation requested for 2 jobs." in text_of(client.get(answer.headers["location"]).text)
     until(lambda: [row[2] for row in page(client, "/jobs?state=pending").rows[1:]] == ["c"])

@@ -18,6 +18,7 @@ COMMANDS: Table = {
         argument("-b", "--before-end-time", metavar="TIME", help=f"Only jobs that ended before this time, {WHEN}"),
         argument("--project", metavar="PROJECT", help="Only jobs of this project"),
         argument("-B", "--bank", metavar="BANK", help="Only jobs of this bank"),
+        argument("--cluster", metavar="NAME", help="Only jobs of this instance, in PostgreSQL"),
         argument(
             *("-d", "--requested-duration"),
             nargs="+",
@@ -80,11 +81,15 @@ COMMANDS: Table = {
             help="Delete records of jobs that ended more than this many weeks ago (default: 26)",
         ),
     ),
-    "why": (argument("jobid", metavar="JOBID", help="The job"),),
+    "why": (
+        argument("jobid", metavar="JOBID", help="The job"),
+        flag("--json", help="Print a JSON object"),
+    ),
     "report": (
         argument("--from", metavar="TIME", help=f"Jobs that ran after this time (default: 30 days ago), {WHEN}"),
         argument("--to", metavar="TIME", help=f"Jobs that ran before this time (default: now), {WHEN}"),
-        argument("--html", metavar="FILE", help="Write a page with charts"),
+        argument("--html", metavar="FILE", group="form", help="Write a page with charts"),
+        flag("--json", group="form", help="Print a JSON object"),
     ),
     "update-usage": (),
 }

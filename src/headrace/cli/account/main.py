@@ -6,12 +6,13 @@ The parsed arguments are the payload of the request. `create-db` makes the file 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 from importlib import import_module
 
-from headrace.cli.account.arguments import add_to
+from headrace.cli.account.arguments import access, add_database, add_to
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.wire.client.handle import Handle
@@ -77,6 +78,9 @@ COMMANDS = {
     "update-usage": ("jobs", "Run flux account-update-usage (deprecated)"),
 }
 
+# The options before a command whose values are words of their own.
+_WITH_VALUE = ("-p", "--path", "--password-file")
+
 
 def _parser(chosen: str = "") -> Parser:
     """The parser of the command `chosen`; of all commands for "", and of their names alone for an unknown one."""
@@ -85,7 +89,7 @@ def _parser(chosen: str = "") -> Parser:
         description="Manage banks, users and their limits, and show usage and fair share",
         allow_abbrev=True,
     )
-    parser.add_argument("-p", "--path", metavar="FILE", help="The database, for create-db and update-usage")
+    add_database(parser, " for create-db and update-usage")
     commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, (file, text) in COMMANDS.items():
         if chosen in COMMANDS and name != chosen:
@@ -98,7 +102,7 @@ def _parser(chosen: str = "") -> Parser:
 
 def main(argv: List[str]) -> int:
     before = ["", *argv]
-    words = (word for at, word in enumerate(argv) if word in COMMANDS and before[at] not in ("-p", "--path"))
+    words = (word for at, word in enumerate(argv) if word in COMMANDS and before[at] not in _WITH_VALUE)
     chosen = next(words, "-")
     args = _parser(chosen).parse_args(argv)
     if args.subcommand == "create-db":
@@ -111,7 +115,10 @@ def main(argv: List[str]) -> int:
         answer = handle.rpc(f"accounting.{method}", _payload(args, method)).get()
     except OSError as exc:
         # As flux-accounting prints it, without the errno.
-        raise CommandError(str(exc.strerror)) from None
+        text = str(exc.strerror)
+        if exc.errno == errno.ENOSYS:
+            text += ": the accounting service is not running, or has not started yet (see flux dmesg)"
+        raise CommandError(text) from None
     text = answer[method]
     if method == "report" and args.html:
         with open(args.html, "w", encoding="utf-8") as file:
@@ -123,6 +130,7 @@ def main(argv: List[str]) -> int:
 
 def _payload(args: Namespace, method: str) -> Dict[str, Any]:
     payload = dict(vars(args), func=method)
+    del payload["password_file"]
     if method == "bank_info" and not any(payload[key] for key in ("tree", "tree_no_users", "to_root", "user")):
         payload["user"] = _user()
     # The service reads and writes files with another working directory.
@@ -153,6 +161,7 @@ def _create(args: Namespace) -> int:
             args.priority_decay_half_life or "",
             args.decay_factor,
             time.time(),
+            access(args),
         )
     except (ValueError, DatabaseError) as exc:
         raise CommandError(str(exc)) from None
@@ -163,4 +172,5 @@ def _update_usage(args: Namespace) -> int:
     from headrace.cli.main import run_command
 
     sys.stderr.write("flux-account: WARNING: update-usage is deprecated, use flux account-update-usage\n")
-    return run_command("account-update-usage", ["-p", args.path] if args.path else [])
+    given = (("--path", args.path), ("--password-file", args.password_file))
+    return run_command("account-update-usage", [f"{option}={value}" for option, value in given if value])

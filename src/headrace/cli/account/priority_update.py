@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from headrace.cli.account.arguments import access, add_database
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.wire.client.handle import Handle
@@ -26,17 +27,17 @@ def main(argv: List[str]) -> int:
         description="Send users, banks, queues, projects and settings to the policy mf_priority",
         allow_abbrev=True,
     )
-    parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
+    add_database(parser)
     args = parser.parse_args(argv)
     from headrace.engine.accounting import database, migration, push
     from headrace.storage.database import DatabaseError
 
     path = args.path or database.DEFAULT_PATH
     try:
-        if database.is_out_of_date(path):
+        if database.is_out_of_date(path, access(args)):
             sys.stdout.write(f"{_OUT_OF_DATE}\n")
-            migration.update(path, "", lambda _line: None)
-        data = database.opened(path)
+            migration.update(path, "", lambda _line: None, access(args))
+        data = database.opened(path, access(args))
         try:
             push.send(Handle(), data)
         finally:

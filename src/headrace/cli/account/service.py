@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.account.arguments import access, add_cluster, add_database
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.formats.spec.duration import DurationError, parse
@@ -17,7 +18,8 @@ def _parser() -> Parser:
     parser = Parser(
         "flux-account-service", description="Serve the accounting database to flux account", allow_abbrev=True
     )
-    parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
+    add_database(parser)
+    add_cluster(parser)
     parser.add_argument(
         "-t", "--test-background", action="store_true", dest="background", help="Go to the background once it serves"
     )
@@ -50,6 +52,6 @@ def main(argv: List[str]) -> int:
     except DurationError as exc:
         raise CommandError(f"--interval: {exc}") from None
     try:
-        return serve(args.path or DEFAULT_PATH, args.background, settings)
+        return serve(args.path or DEFAULT_PATH, args.background, settings, access(args))
     except DatabaseError as exc:
         raise CommandError(str(exc)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from headrace.cli.account.arguments import access, add_database
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 
@@ -17,10 +18,10 @@ PREFIX = "flux-account-update-db: ERROR: "
 def _parser() -> Parser:
     parser = Parser(
         "flux-account-update-db",
-        description="Update the accounting database to the tables of this version; the backup is FILE.backup",
+        description="Update the accounting database to the tables of this version; the backup of a file is FILE.backup",
         allow_abbrev=True,
     )
-    parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
+    add_database(parser)
     parser.add_argument("-n", "--new-db", metavar="FILE", help="Take the tables from this database, for tests")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="Print each step")
     return parser
@@ -36,7 +37,7 @@ def main(argv: List[str]) -> int:
             sys.stderr.write(f"INFO: {line}\n")
 
     try:
-        migration.update(args.path or database.DEFAULT_PATH, args.new_db or "", log)
+        migration.update(args.path or database.DEFAULT_PATH, args.new_db or "", log, access(args))
     except DatabaseError as exc:
         raise CommandError(str(exc)) from None
     return 0

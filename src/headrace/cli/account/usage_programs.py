@@ -9,6 +9,7 @@ import os
 import sys
 import time
 
+from headrace.cli.account.arguments import access, add_cluster, add_database
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.wire.client.handle import Handle
@@ -64,10 +65,11 @@ _PROGRAMS: Dict[str, Tuple[Callable[[Namespace, Database, Callable[[str], None]]
 def main(argv: List[str], name: str) -> int:
     run, description = _PROGRAMS[name]
     parser = Parser(f"flux-{name}", description=description, allow_abbrev=True)
-    parser.add_argument("-p", "--path", metavar="FILE", help="The database (default: /var/lib/flux/FluxAccounting.db)")
+    add_database(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="Print each step")
     if run is _fetch:
         parser.add_argument("-c", "--copy", metavar="FILE", help="Copy the jobs of this database first")
+        add_cluster(parser)
     args = parser.parse_args(argv)
     from headrace.engine.accounting import database
     from headrace.storage.database import DatabaseError
@@ -77,10 +79,10 @@ def main(argv: List[str], name: str) -> int:
             sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}: INFO: {line}\n")
 
     path = args.path or database.DEFAULT_PATH
-    if run is not _fetch and not os.path.isfile(path):
+    if run is not _fetch and not database.is_url(path) and not os.path.isfile(path):
         raise CommandError(f"error opening DB: unable to open database file {path}")
     try:
-        data = database.opened(path)
+        data = database.opened(path, access(args))
         try:
             run(args, data, log)
         except DatabaseError as exc:

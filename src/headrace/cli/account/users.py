@@ -6,86 +6,41 @@ from headrace.cli.account.arguments import FIELDS, FORMAT, PARSABLE, UNKNOWN_USE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, Dict, Tuple
 
     from headrace.cli.account.arguments import Argument, Table
 
 _USER = argument("username", metavar="USERNAME", help="The user")
 
 
-def _limits(short: bool, **defaults: Any) -> Tuple[Argument, ...]:
-    """The options that set what a user may have in a bank."""
-
-    def names(letter: str, option: str) -> Tuple[str, ...]:
-        return (letter, option) if short else (option,)
-
-    return (
-        argument("--shares", default=defaults.get("shares"), metavar="N", help="Shares of the bank"),
-        argument(
-            "--fairshare",
-            type=float if defaults else str,
-            default=defaults.get("fairshare"),
-            metavar="VALUE",
-            help="Fair share, from 0 to 1, until it is next computed",
-        ),
-        argument(
-            "--max-running-jobs",
-            default=defaults.get("max_running_jobs"),
-            metavar="N",
-            help="Most jobs that run at once",
-        ),
-        argument(
-            "--max-active-jobs",
-            default=defaults.get("max_active_jobs"),
-            metavar="N",
-            help="Most jobs that wait or run at once; a further one is refused",
-        ),
-        argument(
-            *names("-N", "--max-nodes"),
-            default=defaults.get("max_nodes"),
-            metavar="N",
-            help="Most nodes of all running jobs",
-        ),
-        argument(
-            *names("-c", "--max-cores"),
-            default=defaults.get("max_cores"),
-            metavar="N",
-            help="Most cores of all running jobs",
-        ),
-        argument(
-            *names("-q", "--queues"),
-            default=defaults.get("queues"),
-            metavar="QUEUE,...",
-            help="Queues for the user's jobs",
-        ),
-        argument(
-            *names("-P", "--projects"),
-            default=defaults.get("projects"),
-            metavar="PROJECT,...",
-            help="Projects for the user's jobs",
-        ),
-        argument("--default-project", metavar="PROJECT", help="Project of jobs that name none"),
-        argument(
-            "--max-sched-jobs",
-            default=defaults.get("max_sched_jobs"),
-            metavar="N",
-            help="Most jobs that wait for resources (state SCHED) at once",
-        ),
-    )
-
-
-_NEW = _limits(
-    True,
-    shares=1,
-    fairshare=0.5,
-    max_running_jobs=5,
-    max_active_jobs=7,
-    max_nodes=UNLIMITED,
-    max_cores=UNLIMITED,
-    queues="",
-    projects="*",
-    max_sched_jobs=UNLIMITED,
+# Options: name, short name, default of a new user, metavar, help.
+_LIMITS: Tuple[Tuple[str, str, Any, str, str], ...] = (
+    ("--shares", "", 1, "N", "Shares of the bank"),
+    ("--fairshare", "", 0.5, "VALUE", "Fair share, from 0 to 1, until it is next computed"),
+    ("--max-running-jobs", "", 5, "N", "Most jobs that run at once"),
+    ("--max-active-jobs", "", 7, "N", "Most jobs that wait or run at once; a further one is refused"),
+    ("--max-nodes", "-N", UNLIMITED, "N", "Most nodes of all running jobs"),
+    ("--max-cores", "-c", UNLIMITED, "N", "Most cores of all running jobs"),
+    ("--queues", "-q", "", "QUEUE,...", "Queues for the user's jobs"),
+    ("--projects", "-P", "*", "PROJECT,...", "Projects for the user's jobs"),
+    ("--default-project", "", None, "PROJECT", "Project of jobs that name none"),
+    ("--max-sched-jobs", "", UNLIMITED, "N", "Most jobs that wait for resources (state SCHED) at once"),
 )
+
+
+def _limits(short: bool, with_defaults: bool) -> Tuple[Argument, ...]:
+    """The options that set what a user may have in a bank, with or without their short names."""
+    made = []
+    for name, letter, default, metavar, text in _LIMITS:
+        settings: Dict[str, Any] = {"metavar": metavar, "help": text}
+        if with_defaults:
+            settings["default"] = default
+            # Fair share is the only option of a new user that argparse checks.
+            if name == "--fairshare":
+                settings["type"] = float
+        made.append(argument(*[letter] * bool(short and letter), name, **settings))
+    return tuple(made)
+
 
 COMMANDS: Table = {
     "view-user": (
@@ -121,7 +76,7 @@ COMMANDS: Table = {
             help="The user's id (default: that of the account on the service's machine)",
         ),
         argument("-B", "--bank", required=True, metavar="BANK", help="The bank, which has no banks below it"),
-        *_NEW,
+        *_limits(short=True, with_defaults=True),
     ),
     "delete-user": (
         _USER,
@@ -135,14 +90,14 @@ COMMANDS: Table = {
         ),
         argument("-i", "--userid", metavar="UID", help="The user's id"),
         argument("--default-bank", metavar="BANK", help="Bank of jobs that name none"),
-        *_limits(True),
+        *_limits(short=True, with_defaults=False),
         argument("--add-queue", metavar="QUEUE", help="Add a queue to those of the user"),
         argument("--delete-queue", metavar="QUEUE", help="Remove a queue from those of the user"),
     ),
     "edit-all-users": (
         argument("--bank", metavar="BANK", help="Move all users to this bank"),
         argument("--default-bank", metavar="BANK", help="Bank of jobs that name none"),
-        *_limits(False),
+        *_limits(short=False, with_defaults=False),
     ),
     "sync-userids": (),
 }

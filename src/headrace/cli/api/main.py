@@ -76,6 +76,9 @@ def _parser() -> Parser:
     )
     accounts.add_database(start)
     start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
+    start.add_argument(
+        "--experiments", default="", metavar="DIR", help="Show the experiments in this folder and below it"
+    )
     start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
     text = "For each service of yours on this machine, print an address that opens the page once"
     url = commands.add_parser("url", prog="headrace api url", help=text, description=text)
@@ -126,7 +129,7 @@ def _start(options: Any) -> int:
     listener = _listen(options, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
     _check_auth(options, chosen.auth)
-    chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy)
+    chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy, experiments=_experiments(options))
     if chosen.auth == "proxy":
         chosen = dataclasses.replace(chosen, proxy_header=header, adds_unknown=options.unknown_users == "add")
     if chosen.several:
@@ -169,6 +172,16 @@ def _listen(options: Any, beyond: Beyond) -> Listener:
     if options.name:
         raise settings.SettingsError("--name is for --host: a --socket accepts every host name")
     return serve.listen_at(options.socket)
+
+
+def _experiments(options: Any) -> str:
+    """The path of the folder of experiments, "" for none. Raises SettingsError."""
+    from headrace.service.settings import SettingsError
+
+    folder: str = options.experiments
+    if folder and not os.path.isdir(folder):
+        raise SettingsError(f"--experiments {folder}: is not a folder: give one that has experiments")
+    return os.path.abspath(folder) if folder else ""
 
 
 # Options and the values of --auth with which they have an effect.

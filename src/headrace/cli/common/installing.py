@@ -49,27 +49,27 @@ def removed(
     except duration.DurationError as exc:
         raise CommandError(f"--timeout: {exc}") from None
 
-    def said(line: str) -> None:
+    def report(line: str) -> None:
         if not options.json:
             print(line, flush=True)
 
-    def tell(line: str) -> None:
+    def notify(line: str) -> None:
         sys.stderr.write(f"{program.replace(' ', '-')}: {line}\n")
         sys.stderr.flush()
 
     async def act(api: Api, namespace: str) -> int:
         from headrace.k8s.packaging.removal import Removal, TooLongError
 
-        removal = Removal(api, component, declared(), said, tell, options.dry_run, timeout)
+        removal = Removal(api, component, declared(), report, notify, options.dry_run, timeout)
         late = ""
         try:
             await uninstall(removal)
         except TooLongError as exc:
             late = str(exc)
         for one in removal.remaining:
-            said(f"left: {one}")
+            report(f"left: {one}")
         if not (removal.deleted or removal.released or removal.remaining or late):
-            said(f"nothing to remove: this cluster has no {component}")
+            report(f"nothing to remove: this cluster has no {component}")
         if options.json:
             print(json.dumps(_summary(removal, late), indent=2))
         if late:
@@ -80,7 +80,7 @@ def removed(
     try:
         return connected(options, act)
     except KeyboardInterrupt:
-        tell(f"interrupted: run `{program} uninstall` again to continue")
+        notify(f"interrupted: run `{program} uninstall` again to continue")
         return 130
 
 

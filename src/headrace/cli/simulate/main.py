@@ -71,6 +71,12 @@ def _parser() -> Parser:
         help="Order jobs by urgency and their users' past usage, which has this half-life",
     )
     add(
+        "--fair-share-interval",
+        metavar="FSD",
+        help="Time between two computations of fair share (default 60s)",
+    )
+    add("--count-running", action="store_true", help="Count the usage of running jobs for fair share")
+    add(
         "--banks",
         metavar="FILE",
         help="Banks, users and shares for --fair-share, as JSON (flux account export-db -F); default: equal shares",
@@ -115,8 +121,14 @@ def main(argv: List[str]) -> int:
         match_policies.by_name(args.match_policy)
     except ValueError as exc:
         raise CommandError(f"match policy: {exc}") from None
-    if args.banks is not None and args.fair_share is None:
-        parser.error("--banks needs --fair-share")
+    if args.fair_share is None:
+        for option, is_given in (
+            ("--banks", args.banks is not None),
+            ("--fair-share-interval", args.fair_share_interval is not None),
+            ("--count-running", args.count_running),
+        ):
+            if is_given:
+                parser.error(f"{option} needs --fair-share")
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give either TRACE or --synthetic")
     lines = list(_lines(args))
@@ -238,11 +250,12 @@ def _report_faults(name: Optional[str], trace: Trace) -> None:
 
 def _check_values(args: argparse.Namespace) -> None:
     """Raise CommandError for values that would otherwise fail only after the simulations."""
-    if args.fair_share is not None:
-        try:
-            duration.parse(args.fair_share)
-        except ValueError as exc:
-            raise CommandError(f"--fair-share: {exc}") from None
+    for option, value in (("--fair-share", args.fair_share), ("--fair-share-interval", args.fair_share_interval)):
+        if value is not None:
+            try:
+                duration.parse(value)
+            except ValueError as exc:
+                raise CommandError(f"{option}: {exc}") from None
     if args.html and not os.path.isdir(os.path.dirname(args.html) or "."):
         raise CommandError(f"--html {args.html}: no folder {os.path.dirname(args.html)}")
 
@@ -257,10 +270,13 @@ def _run(
     from headrace.sched.graph import Scheduler
     from headrace.sched.queueing.fair_share import FairShare
     from headrace.sched.queueing.queue import Queue
-    from headrace.sched.queueing.simulate import simulate
+    from headrace.sched.queueing.simulate import FAIR_SHARE_INTERVAL, simulate
     from headrace.sched.queueing.simulate_metrics import measure
 
     half_life = duration.parse(args.fair_share) if args.fair_share is not None else None
+    interval: float = FAIR_SHARE_INTERVAL
+    if args.fair_share_interval is not None:
+        interval = duration.parse(args.fair_share_interval)
     banks: Tuple[List[Bank], List[User]] = ([], [])
     if args.banks is not None:
         from headrace.cli.account.fairshare_emulate import read
@@ -279,7 +295,7 @@ def _run(
         queue = Queue(Scheduler(graph, args.match_policy, filters), name, args.queue_depth, reservations)
         fair = FairShare(half_life, *banks, begin=first) if half_life is not None else None
         begin = time.monotonic()
-        outcome = simulate(trace.jobs, queue, table, progress, fair)
+        outcome = simulate(trace.jobs, queue, table, progress, fair, interval, args.count_running)
         took = time.monotonic() - begin
         progress.close()
         results.append((name, outcome, measure(outcome), took))

@@ -1,7 +1,8 @@
 """`headrace simulate --record`: writes the past jobs of an instance as a trace that can be simulated.
 
 The times of submission, urgency changes, start and finish are in a job's eventlog (RFC 21), its request is in the
-jobspec. Environment and files are left out, because schedulers do not use them.
+jobspec. Environment and files are left out, because schedulers do not use them. Users are written by name, as
+`flux account export-db -F` writes them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 
 from headrace.formats.spec import eventlog
+from headrace.wire.query.job_info import username
 from headrace.wire.query.listing import Query, list_jobs
 
 TYPE_CHECKING = False
@@ -56,7 +58,7 @@ def line_of(id: int, jobspec: Dict[str, Any], events: List[Event]) -> Optional[D
     for event in events:
         context = event.context or {}
         if event.name == "submit":
-            line.update(user=context["userid"], submit=event.timestamp, urgency=context["urgency"])
+            line.update(user=username(context["userid"]), submit=event.timestamp, urgency=context["urgency"])
         elif event.name == "urgency" and started is None:
             line["urgency"] = context["urgency"]
         elif event.name == "start":

@@ -9,7 +9,7 @@ from headrace.k8s.objects.kinds import PODS
 from ..admission import gate_index, is_skipped
 from ..crd import Settings
 from ..model.demand import Demand, PodSet
-from ..model.entry import Entry, State, growing
+from ..model.entry import Entry, State, waiting_reason
 from ..model.fluxjobs import jobid_of
 from ..model.request import Refusal, check_marks, check_placement, check_priority, marks_of, request_for
 from ..model.snapshot import is_held, is_placed
@@ -85,7 +85,7 @@ class Admit:
             if entry.has_nodes:
                 if entry.status.unbound:
                     # The pods that could not be bound would get the same slots at once and keep other jobs from them.
-                    entry.come_anew(now)
+                    entry.restart_wait(now)
                 self._assign.requeue(entry)
         if demand.end and not entry.state.is_over:
             self._order.withdraw(entry)
@@ -156,7 +156,7 @@ class Admit:
             entry.explain(NO_PODS)
         if entry.status.reason == NO_PODS and entry.workload.lasts:
             # A job that was scaled down to zero is queued again, as a new one, when it asks for pods.
-            entry.come_anew(now)
+            entry.restart_wait(now)
         if queue is not None:
             # Creation times are whole seconds, so a job created in this second may have come before the growth of this
             # job.
@@ -165,7 +165,7 @@ class Admit:
         why = self._kept_out(entry)
         if why or queue is None:
             self._order.withdraw(entry)
-            entry.explain(growing(entry, why))
+            entry.explain(waiting_reason(entry, why))
             return
         if entry.has_nodes and not entry.backlog.waits:
             entry.explain(OUTSIDE if outside and not entry.assignment.nodes else "")

@@ -26,14 +26,14 @@ Object = dict[str, Any]
 class Facts(Struct, frozen=True, kw_only=True):
     """A job according to its FluxJob.
 
-    `uid` is the uid of the job's object. A group of pods has no object: its `uid` is its name and job id. For a job of
-    another scheduler it is the FluxJob's uid. `version` is the FluxJob's version, which rises with each change. `width`
-    is the number of pods, `held` the number of slots on nodes that the job has now. Times are seconds since the epoch,
-    0 for none: `started_at` is the current start, `requeued_at` the last return to the queue. `note` says why the job
-    is refused.
+    Times are seconds since the epoch, 0 for none: `started_at` is the current start, `requeued_at` the last return to
+    the queue. `note` says why the job is refused.
     """
 
+    # The uid of the job's object. A group of pods has no object: its `uid` is its name and job id. For a job of another
+    # scheduler, the FluxJob's uid.
     uid: str
+    # The FluxJob's version, which rises with each change.
     version: int
     jobid: int
     namespace: str
@@ -41,10 +41,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     kind: str
     queue: str
     priority: int
+    # The number of pods.
     width: int
     duration: float
     state: State
     nodes: str
+    # The number of slots that the job has on nodes now.
     held: int
     queued_at: float
     started_at: float

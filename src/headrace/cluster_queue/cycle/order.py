@@ -28,11 +28,11 @@ from ..model.entry import (
     Shape,
     Standing,
     Wait,
-    growing,
     parts_of,
     started,
-    waits_again,
+    waiting_reason,
     waits_of,
+    with_undersized,
 )
 from ..model.quota import Account
 from ..model.request import Refusal, beside, request_of
@@ -69,7 +69,7 @@ class Order:
     def want(self, entry: Entry, lacks: dict[str, int], since: float) -> None:
         """Put the pods that a job lacks, by set, into its backlog; newly lacking pods wait from `since` on."""
         waits, undersized = entry.backlog.waits, entry.backlog.undersized
-        waits = waits_again(waits, undersized) if undersized else waits
+        waits = with_undersized(waits, undersized) if undersized else waits
         entry.backlog = Backlog(waits_of(waits, sum(lacks.values()), entry.demand.together, since), lacks)
 
     def want_nothing(self, entry: Entry) -> None:
@@ -244,7 +244,7 @@ class Order:
 
     def exceed(self, entry: Entry, excess: str) -> None:
         """Record that a job exceeds limits of its namespace's quota."""
-        entry.explain(growing(entry, excess))
+        entry.explain(waiting_reason(entry, excess))
         entry.standing = replace(entry.standing, excess=excess)
 
     # --- positions

@@ -1,6 +1,6 @@
 """Positions, reasons and estimates of waiting jobs.
 
-Very many jobs may wait, so each look covers only some of them.
+Very many jobs may wait, so each refresh updates only some of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.sched.queueing.reasons import Explainer
 
 from ..model import fluxjobs
 from ..model.cluster_queue import ClusterQueue
-from ..model.entry import Entry, growing
+from ..model.entry import Entry, waiting_reason
 from ..names import DURATION
 from .context import Context
 from .order import Order, first_part
@@ -22,11 +22,12 @@ from .order import Order, first_part
 # Minimum seconds between two writes of a status in which only a position, an estimate or a count has changed.
 STATUS_INTERVAL = 30.0
 BEHIND = "waits for the jobs before it"
-# Seconds between two looks, and the maximum number of statuses written per second, for all jobs together, in which only
-# a position or an estimate has changed.
-LOOK_INTERVAL = 2.0
+# Seconds between two refreshes.
+REFRESH_INTERVAL = 2.0
+# The maximum number of status writes per second, for all jobs together, in which only a position or an estimate has
+# changed.
 STATUS_RATE = 50.0
-# Each look covers this many jobs at the head of a queue, and this many of the jobs behind them, in turn.
+# A refresh updates this many jobs at the head of each queue, and in turn this many of the jobs behind them.
 _HEAD = 100
 _SLICE = 400
 _UNLIMITED = (
@@ -36,7 +37,7 @@ _UNLIMITED = (
 
 
 class _Tour(NamedTuple):
-    """The jobs of a queue still to look at, each with its estimated start (0: not known)."""
+    """The jobs of a queue that are still to be updated, each with its estimated start (0: not known)."""
 
     queue: ClusterQueue
     rest: Iterator[tuple[Entry, float]]
@@ -45,8 +46,8 @@ class _Tour(NamedTuple):
 class Refresh:
     """Keeps positions, reasons and estimates up to date.
 
-    `at` is the time of the next look (seconds since the epoch). `first_estimates` has, by queue, the earliest estimated
-    start of its waiting jobs. If that time passes without a start, a running job has exceeded its duration.
+    `at` is the time of the next refresh (seconds since the epoch). `first_estimates` has, by queue, the earliest
+    estimated start of its waiting jobs. If that time passes without a start, a running job has exceeded its duration.
     """
 
     def __init__(self, context: Context, order: Order, now: float) -> None:
@@ -60,7 +61,7 @@ class Refresh:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to look at."""
+        """Whether there are jobs to update."""
         return bool(self._context.changed or self._tours)
 
     def expire(self, now: float) -> None:
@@ -69,25 +70,25 @@ class Refresh:
             del self.first_estimates[name]
             self._context.changed[name] = None
 
-    def look(self, now: float) -> Iterator[Entry]:
+    def refresh(self, now: float) -> Iterator[Entry]:
         """Update some of the waiting jobs; returns those whose status must be written."""
         self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
-        self._credited_at, self.at = now, now + LOOK_INTERVAL
+        self._credited_at, self.at = now, now + REFRESH_INTERVAL
         changed, self._context.changed = self._context.changed, {}
         for name in [*changed, *(name for name in self._tours if name not in changed)]:
             tour = self._tours.pop(name, None)
             queue = self._context.queues.get(name)
             if queue is None:
                 continue
-            line = self._line(queue, int(now))
-            yield from self._bring_up_to_date(islice(line, _HEAD), name, queue, now)
+            in_order = self._in_order(queue, int(now))
+            yield from self._update_all(islice(in_order, _HEAD), name, queue, now)
             if tour is None or tour.queue is not queue:
-                tour = _Tour(queue, line)
+                tour = _Tour(queue, in_order)
             elif name in changed:
                 # Jobs that this tour has passed may have other positions by now, so another tour follows.
                 self._context.changed[name] = None
             yield from self._continue_tour(tour, name, now)
-            yield from self._look_at_quotas(name, queue, now)
+            yield from self._update_quotas(name, queue, now)
 
     def _continue_tour(self, tour: _Tour, name: str, now: float) -> Iterator[Entry]:
         """Continue a tour; it pauses when no more status writes are allowed, so that all jobs get their turn."""
@@ -97,11 +98,11 @@ class Refresh:
             one = next(tour.rest, None)
             if one is None:
                 return
-            yield from self._bring_up_to_date([one], name, tour.queue, now)
+            yield from self._update_all([one], name, tour.queue, now)
         self._tours[name] = tour
 
-    def _line(self, queue: ClusterQueue, now: int) -> Iterator[tuple[Entry, float]]:
-        """The jobs of a queue in order, each once, with the start expected by sums of resources (0: unknown)."""
+    def _in_order(self, queue: ClusterQueue, now: int) -> Iterator[tuple[Entry, float]]:
+        """The jobs of a queue in order, each once, with the start expected by sums of resources (0: not known)."""
         seen: set[str] = set()
         for jobid, start in queue.expected_starts(now):
             entry = self._context.by_part.get(jobid)
@@ -110,12 +111,13 @@ class Refresh:
                     seen.add(entry.uid)
                 yield entry, start
 
-    def _bring_up_to_date(
-        self, line: Iterable[tuple[Entry, float]], name: str, queue: ClusterQueue, now: float
+    def _update_all(
+        self, jobs: Iterable[tuple[Entry, float]], name: str, queue: ClusterQueue, now: float
     ) -> Iterator[Entry]:
-        for entry, expected in line:
+        """Update jobs of a queue; returns those whose status must be written."""
+        for entry, expected in jobs:
             before = entry.status.reason
-            self.line_up(entry, int(now), expected)
+            self.update(entry, int(now), expected)
             if entry.standing.estimate:
                 self.first_estimates[name] = min(self.first_estimates.get(name, inf), entry.standing.estimate)
             if entry.status.reason != before:
@@ -129,7 +131,7 @@ class Refresh:
                 continue
             yield entry
 
-    def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> Iterator[Entry]:
+    def _update_quotas(self, name: str, queue: ClusterQueue, now: float) -> Iterator[Entry]:
         """Update the amounts by which jobs exceed quotas, at the same rate as positions."""
         for account in queue.accounts.values():
             for jobid in account.outside():
@@ -141,16 +143,17 @@ class Refresh:
                     self._order.exceed(entry, excess)
                     yield entry
 
-    def line_up(self, entry: Entry, now: int, expected: float = 0) -> None:
-        """Update a pending job. `expected` is its start by the sums of resources."""
+    def update(self, entry: Entry, now: int, expected: float = 0) -> None:
+        """Update a pending job. `expected` is its start, as expected by sums of resources (0: not known)."""
         queue = self._context.queues[entry.queue]
         self._order.locate(entry, queue, now, expected)
         entry.explain(self._why(queue, entry, now))
 
-    def explain_again(self, entry: Entry, now: int) -> None:
+    def update_reason(self, entry: Entry, now: int) -> None:
         """Update the reason of a pending job that has changed.
 
-        The first job is left to the looks, because the amounts in its reason change all the time.
+        Except for the first job of the queue, which only `refresh` updates: the amounts in its reason change all the
+        time.
         """
         if entry.standing.position > 1:
             entry.explain(self._why(self._context.queues[entry.queue], entry, now))
@@ -166,4 +169,4 @@ class Refresh:
         is_kept_back = (
             entry.standing.position > 1 and queue.queue.policy.backfill and entry.request and not entry.request.duration
         )
-        return growing(entry, why + _UNLIMITED if is_kept_back else why)
+        return waiting_reason(entry, why + _UNLIMITED if is_kept_back else why)

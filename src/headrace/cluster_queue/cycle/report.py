@@ -1,4 +1,4 @@
-"""Report: the writes about each workload, beginning with the status of its FluxJob."""
+"""The last step of the cycle: computes the writes for each workload, beginning with the status of its FluxJob."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 
 class Report:
-    """The last step: returns the writes."""
+    """Computes the writes for all workloads that have changed."""
 
     def __init__(
         self, context: Context, order: Order, assign: Assign, binding: Binding, externals: Externals, now: float
@@ -63,14 +63,14 @@ class Report:
             del self._unpublished[uid]
         self._order.forget_positions()
         if now >= self._refresh.at:
-            for changed in self._refresh.look(now):
+            for changed in self._refresh.refresh(now):
                 changed.published = replace(changed.published, is_due=True)
                 context.touched[changed.uid] = None
         for uid in context.touched:
             with self._order.contained(uid):
                 entry = context.entries.get(uid)
                 if entry and entry.is_submitted:
-                    review = self._refresh.explain_again if entry.standing.position else self._refresh.line_up
+                    review = self._refresh.update_reason if entry.standing.position else self._refresh.update
                     review(entry, int(now))
                 found = tuple(self._about(entry, now) if entry else self._without_entry(uid, now))
                 if found:
@@ -92,13 +92,13 @@ class Report:
         )
 
     def _without_entry(self, uid: str, now: float) -> Iterator[actions.Action]:
-        """The writes about a workload that is not a job: an orphaned FluxJob or an unmanaged object."""
+        """The writes for a uid without an entry: it has an orphaned FluxJob, or is an unmanaged object."""
         if orphan := self._context.snapshot.orphans.get(uid):
             yield actions.Delete(FLUXJOBS, orphan)
         yield from self.unmanaged.about(uid, now)
 
     def _about(self, entry: Entry, now: float) -> Iterator[actions.Action]:
-        """All current writes about a job, in order."""
+        """The writes for a job, in order."""
         flux, queue = self._context.snapshot.fluxjobs.get(entry.uid), self._context.queues.get(entry.queue)
         reserves = bool(queue and queue.queue.policy.reservations != 0)
         if flux is None:

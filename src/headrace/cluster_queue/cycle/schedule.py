@@ -9,7 +9,7 @@ from headrace.sched.queueing.queue import Planned, Refused, Started
 from headrace.sched.queueing.why import never, while_down
 
 from ..model.cluster_queue import ClusterQueue
-from ..model.entry import Entry, growing
+from ..model.entry import Entry, waiting_reason
 from ..model.request import jobspec_of, request_of
 from .context import Context
 from .order import Order
@@ -55,4 +55,4 @@ class Schedule:
         if not why:
             why = never(queue.scheduler, jobspec_of(entry, entry.request), request, decision.failure)
             why = f"no node could ever serve it as nodes are now: {why}"
-        entry.explain(growing(entry, why + queue.taken_by_others()))
+        entry.explain(waiting_reason(entry, why + queue.taken_by_others()))

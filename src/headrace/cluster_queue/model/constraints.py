@@ -1,9 +1,9 @@
 """The nodes that a pod may use, as a constraint (RFC 31) on properties of nodes. Pure.
 
-A node has its labels as properties (`KEY=VALUE`, and `KEY`). A condition that labels cannot express is a test: a
-property that spells the test, which a node has if it passes (`is_test`, `passes`). Tests are `KEY>NUMBER`,
-`KEY<NUMBER`, and `tolerates:TOLERATIONS` for nodes all whose taints are tolerated. Source: Kubernetes 1.34, "Assigning
-Pods to Nodes", "Taints and Tolerations".
+A node has its labels as properties (`KEY=VALUE`, and `KEY`). Other conditions are tests. A test is a property whose
+name states the condition, and the nodes that meet the condition have the property (`is_test`, `passes`). `KEY>NUMBER`
+and `KEY<NUMBER` compare a label; `tolerates:TOLERATIONS` is true of nodes whose taints are all tolerated. Source:
+Kubernetes 1.34, "Assigning Pods to Nodes", "Taints and Tolerations".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STATES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "no
 _NOWHERE: Object = {"not": []}
 # A whole number in a label as Kubernetes parses it (Go's strconv.ParseInt, 64 bits).
 _WHOLE = re.compile(r"[-+]?[0-9]{1,64}", re.ASCII)
-# A property that compares a label with a number. Names of labels contain none of these signs.
+# A property that compares a label with a number. Names of labels contain neither `=`, `<` nor `>`.
 _COMPARISON = re.compile(r"([^=<>]+)([<>])(-?[0-9]{1,64})", re.ASCII)
 # The name of a node (RFC 1123).
 _NODE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", re.ASCII)

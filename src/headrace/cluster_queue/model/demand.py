@@ -13,23 +13,22 @@ Object = dict[str, Any]
 
 
 class PodSet(Struct, frozen=True, kw_only=True):
-    """The pods of an object that ask for the same.
+    """The pods of an object with the same requests."""
 
-    There are `pods` at a time, each according to one of the PodSpecs in `templates` and with these `labels`. `name`
-    identifies the set within its object.
-
-    A pod is in this set if it has all labels of `selector`, or one of `names`. A set with neither has the pods that are
-    in no other set. In a set of several Jobs, `per_job` is the number of pods of each Job at a time. `first_ordinal` is
-    the ordinal of the first pod.
-    """
-
+    # The number of pods at a time.
     pods: int
+    # PodSpecs. Each pod is made from one of them.
     templates: tuple[Object, ...]
     labels: Object = {}
+    # Identifies the set within its object.
     name: str = ""
+    # A pod is in this set if it has all labels of `selector`, or a name in `names`. If both are empty, the set has the
+    # pods that are in no other set.
     selector: Object = {}
     names: frozenset[str] = frozenset()
+    # In a set of several Jobs: the number of pods of each Job at a time.
     per_job: int = 0
+    # The ordinal of the first pod.
     first_ordinal: int = 0
 
     def has(self, pod: Object) -> bool:
@@ -40,22 +39,21 @@ class PodSet(Struct, frozen=True, kw_only=True):
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """The demand of an object: the pods that it wants now.
-
-    The pods in `sets` start `together`; without that there is one set, and each pod starts as soon as there is room.
-    `unseen` is the number of further pods of which nothing else is known. `end` is "" until the object has ended, then
-    "Finished" or "Failed". `limit` is the time after which Kubernetes ends the object (seconds), None for none.
-    `failure` is the reason of a failure, if Kubernetes reports one. `missing` is what must exist before the object can
-    start, "" for nothing. `claims` are the names of volume claims of its pods beside those in their templates.
-    """
+    """The demand of an object: the pods that it wants now."""
 
     sets: tuple[PodSet, ...] = ()
+    # The number of pods that will be created and whose templates are not known yet.
     unseen: int = 0
+    # "" until the object has ended, then "Finished" or "Failed"; and the reason of a failure, if Kubernetes reports it.
     end: str = ""
     failure: str = ""
+    # The seconds after which Kubernetes ends the object; None for no limit.
     limit: float | None = None
+    # A message about another object that must exist before this one can start; "" for none.
     missing: str = ""
+    # True if all pods start at the same time. If False, each pod starts as soon as there is room, and there is one set.
     together: bool = True
+    # The names of volume claims of the pods, in addition to those in the templates.
     claims: tuple[str, ...] = ()
 
     @property

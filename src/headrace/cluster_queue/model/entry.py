@@ -21,8 +21,9 @@ from .quota import JOB
 Object = dict[str, Any]
 
 
-# Seconds for which a job keeps its nodes beyond its duration, while its pods are bound and started, and their end is
-# observed. Without them, each end would break the plans behind it, and the new plans may be much later.
+# Seconds that a plan adds to a job's duration: binding and starting its pods, and observing their end, take time.
+# Without these seconds, each job would end later than planned, and every job planned on its nodes would be planned
+# again, perhaps much later.
 LATENCY = 3
 
 
@@ -85,22 +86,22 @@ def started(waits: list[Wait], part: Wait) -> list[Wait]:
     return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
 
 
-def waits_again(waits: list[Wait], undersized: Iterable[float]) -> list[Wait]:
-    """Add pods to the waits that had waited since these times before."""
+def with_undersized(waits: list[Wait], undersized: Iterable[float]) -> list[Wait]:
+    """Add the pods whose slots have become too small, one for each former wait time in `undersized`."""
     found = Counter({one.since: one.pods for one in waits})
     found.update(undersized)
     return [Wait(pods, since) for since, pods in sorted(found.items())]
 
 
 def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wait]:
-    """The parts in which a job asks the graph for its waits, one request each, in order."""
+    """The waits of a job as parts: the job sends the graph one request for each part, in this order."""
     if together:
         return waits
     return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
 
 
-def growing(entry: Entry, why: str) -> str:
-    """The reason why a job waits or, if it has nodes, why further pods of it wait."""
+def waiting_reason(entry: Entry, why: str) -> str:
+    """The reason `why` a job waits; if the job has nodes, with the number of its pods that wait."""
     pods = sum(one.pods for one in entry.backlog.waits)
     if not entry.has_nodes or not why:
         return why
@@ -121,8 +122,8 @@ class Backlog(Struct, frozen=True):
 class Shape(NamedTuple):
     """The content of the requests for a job's parts.
 
-    `pods` are the names of the sets that lack pods, `sets` their requests, and `numbers` the pods in each of them, if
-    there are several.
+    `pods` are the names of the sets that lack pods, and `sets` are the requests of these sets. If there are several
+    sets, `numbers` has the number of pods of each.
     """
 
     pods: tuple[str, ...]
@@ -218,12 +219,14 @@ class Entry(Struct, eq=False, kw_only=True):
     backlog: Backlog = Backlog()
     pending: dict[int, Part] = {}
     standing: Standing = Standing()
-    # Assign: the slots that were not freed, whether `slots` has been filled, and the holds of freed slots. These holds
-    # are released once the status shows the freed slots: until then, a restarted process would count them as the job's.
+    # Assign: the slots that were not freed, and whether `slots` has been filled.
     slots: list[Slot] = []
     has_slots: bool = False
+    # The holds of freed slots. They are released once the status shows the freed slots: until then, a restarted
+    # process would count the slots as the job's.
     leaving: list[int] = []
-    # By set, the uid of a pod that asks for more than its template because admission added to it, and the amounts.
+    # Admission may have added containers to a set's pods. By set: the uid of a pod that asks for more than its
+    # template, and the amounts that it asks for.
     enlarged: dict[str, tuple[str, resources.Amounts]] = {}
     # Report: pods that are not bound yet, and the last requested status write.
     awaited: Awaited = Awaited()
@@ -267,15 +270,15 @@ class Entry(Struct, eq=False, kw_only=True):
         self._become(state=State.RUNNING)
 
     def run_outside(self, now: float) -> None:
-        """Note that pods run that the queue did not start: such a job is never shown as waiting."""
+        """Note that the job has running pods that the queue did not start, so that it is not shown as waiting."""
         self._become(state=State.RUNNING, started_at=self.status.started_at or now, reason="")
 
     def requeue(self, reason: str = "") -> None:
-        """Put a job whose slots were freed into the queue again, with its former time in the queue."""
+        """Put a job whose slots were freed into the queue again. Its time in the queue does not change."""
         self._become(state=State.HELD, started_at=0, reason=reason)
 
-    def come_anew(self, now: float) -> None:
-        """Let the job's time in the queue begin now."""
+    def restart_wait(self, now: float) -> None:
+        """Move the job to the end of the queue: its time in the queue begins now."""
         self._become(queued_at=now)
 
     def end(self, state: State, failure: str, now: float) -> None:
@@ -310,7 +313,7 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def is_renewed(self) -> bool:
-        """Whether the job is over but its workload wants pods again; these are another job."""
+        """Whether the job is over but its workload wants pods again. These pods become another job."""
         return self.workload is group.WORKLOAD_KIND and self.state.is_over and not self.demand.end
 
     @property

@@ -62,7 +62,7 @@ class WorkloadKind(NamedTuple):
         return with_value({}, self.suspend, True)
 
     def held_again(self, item: Object) -> Object:
-        """The merge patch that queues an object again which its user has suspended.
+        """The merge patch that queues an object that its user has suspended.
 
         It removes the deadline that the queue set at the last start.
         """

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Collection, Mapping, Sequence
+from math import fsum
 from typing import Any
 
 from headrace.engine.accounting import users
-from headrace.engine.accounting.database import has_table, insert
+from headrace.engine.accounting.database import insert
+from headrace.engine.accounting.dialect import has_table
 from headrace.engine.accounting.requests import (
     IntegrityError,
     Payload,
@@ -172,15 +175,26 @@ def _new_parent(database: Database, bank: str, parent: str) -> str:
 
 
 def _parents(database: Database) -> dict[str, str]:
-    return {str(bank): str(parent or "") for bank, parent in database.rows(f"SELECT bank, parent_bank FROM {TABLE}")}
+    found = database.rows(f"SELECT bank, parent_bank FROM {TABLE} ORDER BY rowid")
+    return {str(bank): str(parent or "") for bank, parent in found}
 
 
 def subtree(database: Database, bank: str) -> list[str]:
     """A bank and all banks below it, parents first."""
+    return _parents_first(bank, _children(_parents(database)))
+
+
+def _children(parents: Mapping[str, str]) -> dict[str, list[str]]:
+    """The banks below each bank; those without a parent are below ""."""
     below: dict[str, list[str]] = {}
-    for each, parent in _parents(database).items():
-        below.setdefault(parent, []).append(each)
-    found, seen = [bank], {bank}
+    for bank, parent in parents.items():
+        below.setdefault(parent, []).append(bank)
+    return below
+
+
+def _parents_first(top: str, below: Mapping[str, Sequence[str]]) -> list[str]:
+    """A bank and all banks below it, parents first, each once."""
+    found, seen = [top], {top}
     for each in found:
         new = [child for child in below.get(each, ()) if child not in seen]
         seen.update(new)
@@ -205,20 +219,41 @@ def delete_bank(database: Database, payload: Payload) -> str:
     return ""
 
 
-def sum_usage(database: Database) -> None:
-    """Set the usage of each bank: the sum of its users' usages and of the banks below it."""
-    of_users = database.rows("SELECT bank, sum(job_usage) FROM association_table GROUP BY bank")
-    usage = {str(bank): float(total) for bank, total in of_users}
-    parents = _parents(database)
-    order = [bank for top, parent in parents.items() if not parent for bank in subtree(database, top)]
-    for bank in reversed(order):
-        usage.setdefault(bank, 0.0)
-        if parents[bank]:
-            usage[parents[bank]] = usage.get(parents[bank], 0.0) + usage[bank]
-        database.execute(
-            f"UPDATE {TABLE} SET job_usage = :usage WHERE bank = :bank AND job_usage <> :usage",
-            {"usage": usage[bank], "bank": bank},
-        )
+def sum_usage(database: Database, changed: Collection[str] | None = None) -> None:
+    """Set the usage of banks: the sum of their users' usages and of the banks directly below them.
+
+    With `changed`, only for these banks and those above them.
+    """
+    if changed is not None and not changed:
+        return
+    found = database.rows(f"SELECT bank, parent_bank, job_usage FROM {TABLE} ORDER BY rowid")
+    parents = {str(bank): str(parent or "") for bank, parent, _ in found}
+    before = {str(bank): float(usage) for bank, _, usage in found}
+    below = _children(parents)
+    concerned = set(parents) if changed is None else _with_those_above(changed, parents)
+    named = {} if changed is None else {f"bank{at}": bank for at, bank in enumerate(concerned)}
+    where = f" WHERE bank IN ({', '.join(f':{name}' for name in named)})" if named else ""
+    sums = database.rows(f"SELECT bank, sum(job_usage) FROM association_table{where} GROUP BY bank", named)
+    of_users = {str(bank): float(usage) for bank, usage in sums}
+    usage = dict(before)
+    for bank in reversed(_parents_first("", below)[1:]):
+        if bank in concerned:
+            usage[bank] = fsum([of_users.get(bank, 0.0), *(usage[child] for child in below.get(bank, ()))])
+    database.execute_many(
+        f"UPDATE {TABLE} SET job_usage = :usage WHERE bank = :bank",
+        [{"bank": bank, "usage": usage[bank]} for bank in before if usage[bank] != before[bank]],
+    )
+
+
+def _with_those_above(banks: Collection[str], parents: Mapping[str, str]) -> set[str]:
+    """Banks and all banks above them."""
+    found: set[str] = set()
+    for each in banks:
+        bank = each
+        while bank in parents and bank not in found:
+            found.add(bank)
+            bank = parents[bank]
+    return found
 
 
 def check_tree(database: Database) -> None:

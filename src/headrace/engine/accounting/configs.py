@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 
+from headrace.engine.accounting import named_rows
 from headrace.engine.accounting.database import period
-from headrace.engine.accounting.requests import IntegrityError, Payload, chosen_columns, listing, select, text
+from headrace.engine.accounting.requests import IntegrityError, Payload, text
 from headrace.sched.accounting import rows
 from headrace.storage.database import Database
 
@@ -19,23 +20,16 @@ _MOST_PERIODS = 10000
 
 
 def view_config(database: Database, payload: Payload) -> str:
-    key = text(payload, "key")
-    columns = rows.columns(TABLE)
-    return listing(payload, columns, select(database, TABLE, columns, "key = :key", {"key": key}), _missing(key))
+    return named_rows.view_row(database, payload, TABLE, "key")
 
 
 def list_configs(database: Database, payload: Payload) -> str:
-    columns = chosen_columns(payload, TABLE)
-    return listing(payload, columns, select(database, TABLE, columns))
+    return named_rows.list_rows(database, payload, TABLE)
 
 
 def configuration(database: Database) -> dict[str, str]:
     """All settings."""
     return {str(key): str(value) for key, value in database.rows(f"SELECT key, value FROM {TABLE}")}
-
-
-def _missing(key: str) -> str:
-    return f"key {key} not found in {TABLE}"
 
 
 def add_config(database: Database, payload: Payload) -> str:
@@ -63,7 +57,7 @@ def edit_config(database: Database, payload: Payload) -> str:
     for key, value in map(_pair, given):
         values = {"key": key, "value": rows.value(TABLE, "value", _checked(key, value))}
         if not database.execute(f"UPDATE {TABLE} SET value = :value WHERE key = :key", values):
-            raise ValueError(_missing(key))
+            raise ValueError(named_rows.not_found(TABLE, "key", key))
         new_periods = new_periods or key in (*_PERIODS, "decay_factor")
     if new_periods:
         _empty_periods(database)
@@ -93,7 +87,7 @@ def _empty_periods(database: Database) -> None:
     config = configuration(database)
     for key in _PERIODS:
         if key not in config:
-            raise ValueError(_missing(key))
+            raise ValueError(named_rows.not_found(TABLE, "key", key))
     reset, half_life = (float(config[key]) for key in _PERIODS)
     count = math.ceil(reset / half_life)
     if count > _MOST_PERIODS:
@@ -127,5 +121,5 @@ def delete_config(database: Database, payload: Payload) -> str:
     if key in rows.DEFAULT_CONFIG:
         raise ValueError(f"key-value pair is not allowed to be removed from {TABLE}")
     if not database.execute(f"DELETE FROM {TABLE} WHERE key = :key", {"key": key}):
-        raise ValueError(_missing(key))
+        raise ValueError(named_rows.not_found(TABLE, "key", key))
     return ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.engine.accounting import banks
-from headrace.engine.accounting.database import has_table, insert
+from headrace.engine.accounting.database import insert
+from headrace.engine.accounting.dialect import has_table
 from headrace.engine.accounting.requests import IntegrityError, Payload, listing, select, text
 from headrace.sched.accounting import rows
 from headrace.sched.accounting.rows import UNKNOWN_USER
@@ -42,10 +43,17 @@ def list_coordinators(database: Database, payload: Payload) -> str:
 def may(database: Database, user: str, name: str, payload: Payload) -> bool:
     """True if a user who is a coordinator may call a method that is not open."""
     rule = _RULES.get(name)
-    if rule is None or not user or not has_table(database, TABLE):
+    if rule is None:
         return False
-    own = {str(bank) for (bank,) in database.rows(f"SELECT bank FROM {TABLE} WHERE username = :user", {"user": user})}
+    own = banks_of(database, user)
     return bool(own) and rule(database, own, payload)
+
+
+def banks_of(database: Database, user: str) -> set[str]:
+    """The banks of which a user is a coordinator, without those below them."""
+    if not user or not has_table(database, TABLE):
+        return set()
+    return {str(bank) for (bank,) in database.rows(f"SELECT bank FROM {TABLE} WHERE username = :user", {"user": user})}
 
 
 def _within(database: Database, own: set[str], bank: object, below: bool = False) -> bool:

@@ -9,9 +9,11 @@ from typing import Any
 
 from headrace.engine.accounting import banks
 from headrace.engine.accounting.configs import configuration
-from headrace.engine.accounting.database import insert, tables
+from headrace.engine.accounting.database import insert
+from headrace.engine.accounting.dialect import columns, number_from_last, order, table_names
 from headrace.engine.accounting.requests import Payload, optional, text
 from headrace.sched.accounting import rows
+from headrace.sched.accounting.values import AssociationRow, BankRow, FactorRow, ProjectRow, QueueRow
 from headrace.storage.database import Database, DatabaseError
 
 
@@ -21,11 +23,8 @@ def export_json(database: Database, _payload: Payload) -> str:
 
 
 _ASSOCIATION = {"def_bank": "default_bank", "def_project": "default_project"}
-_ASSOCIATION_KEYS = (
-    *("userid", "bank", "def_bank", "fairshare", "max_running_jobs", "max_active_jobs", "queues", "active"),
-    *("projects", "def_project", "max_nodes", "max_cores", "max_sched_jobs"),
-)
-_QUEUE_KEYS = rows.columns("queue_table")[:-2]
+# The keys of a queue that the plugin of flux-accounting accepts: those that it requires.
+_QUEUE_KEYS = QueueRow.__struct_fields__[: -len(QueueRow.__struct_defaults__)]
 
 
 def policy_data(database: Database, all_queue_limits: bool = False) -> dict[str, Any]:
@@ -34,15 +33,15 @@ def policy_data(database: Database, all_queue_limits: bool = False) -> dict[str,
     Queues have the keys that the plugin of flux-accounting accepts; with `all_queue_limits` also `max_nodes` and
     `max_cores`.
     """
-    queue_keys = rows.columns("queue_table") if all_queue_limits else _QUEUE_KEYS
+    queue_keys = QueueRow.__struct_fields__ if all_queue_limits else _QUEUE_KEYS
     config = configuration(database)
     return {
-        "associations": _objects(database, "association_table", _ASSOCIATION_KEYS, _ASSOCIATION),
+        "associations": _objects(database, "association_table", AssociationRow.__struct_fields__, _ASSOCIATION),
         "queues": _objects(database, "queue_table", queue_keys),
-        "projects": _objects(database, "project_table", ("project",)),
-        "banks": _objects(database, "bank_table", ("bank", "priority")),
+        "projects": _objects(database, "project_table", ProjectRow.__struct_fields__),
+        "banks": _objects(database, "bank_table", BankRow.__struct_fields__),
         "config": {"deny_unknown_queues": str(config.get("deny_unknown_queues")).lower() == "true"},
-        "priority_factors": _objects(database, "priority_factor_weight_table", ("factor", "weight")),
+        "priority_factors": _objects(database, "priority_factor_weight_table", FactorRow.__struct_fields__),
     }
 
 
@@ -60,13 +59,13 @@ def export_db(database: Database, payload: Payload) -> str:
     if payload.get("fairshare_emulate"):
         return json.dumps({"root": _tree(database)}, indent=2)
     folder = optional(payload, "directory") or "."
-    for table in [*tables(database), "sqlite_sequence"]:
-        columns = [row[1] for row in database.rows(f"PRAGMA table_info({table})")]
+    for table in [*table_names(database), *([] if database.is_postgresql else ["sqlite_sequence"])]:
+        named, ordered = columns(database, table), order(database) if table in rows.TABLES else ""
         with open(os.path.join(folder, f"{table}.csv"), "w", encoding="utf-8", newline="") as file:
             os.fchmod(file.fileno(), 0o600)
             writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(database.rows(f"SELECT * FROM {table}"))
+            writer.writerow(named)
+            writer.writerows(database.rows(f"SELECT {', '.join(named)} FROM {table}{ordered}"))
     return ""
 
 
@@ -100,7 +99,7 @@ def pop_db(database: Database, payload: Payload) -> str:
     """
     path = text(payload, "csv_file")
     table = os.path.basename(path).replace(".csv", "")
-    if table not in tables(database):
+    if table not in table_names(database):
         raise ValueError(f'pop-db: table "{table}" does not exist in the database')
     asked = rows.names(optional(payload, "fields"))
     with open(path, encoding="utf-8-sig", newline="") as file:
@@ -114,12 +113,13 @@ def pop_db(database: Database, payload: Payload) -> str:
             raise ValueError(f"{path}, line {reader.line_num}: {exc}") from None
         except DatabaseError as exc:
             raise DatabaseError(f"{path}, line {reader.line_num}: {exc}") from exc.__cause__
+    number_from_last(database, table)
     banks.check_tree(database)
     return ""
 
 
 def _columns(table: str, head: list[str], asked: tuple[str, ...], database: Database) -> list[str]:
-    known = [row[1] for row in database.rows(f"PRAGMA table_info({table})")]
+    known = columns(database, table)
     if unknown := [column for column in [*head, *asked] if column not in known]:
         raise ValueError(f"{table} has no column {unknown[0]!r}")
     if missing := [column for column in asked if column not in head]:

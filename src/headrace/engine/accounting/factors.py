@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from headrace.engine.accounting.requests import Payload, chosen_columns, listing, select, text
+from headrace.engine.accounting import named_rows
+from headrace.engine.accounting.requests import Payload, text
 from headrace.sched.accounting import rows
 from headrace.storage.database import Database
 
 TABLE = "priority_factor_weight_table"
+_KIND = "factor"
 
 
 def view_factor(database: Database, payload: Payload) -> str:
-    factor = text(payload, "factor")
-    columns = rows.columns(TABLE)
-    found = select(database, TABLE, columns, "factor = :factor", {"factor": factor})
-    return listing(payload, columns, found, f"factor {factor} not found in {TABLE}")
+    return named_rows.view_row(database, payload, TABLE, _KIND)
 
 
 def list_factors(database: Database, payload: Payload) -> str:
-    columns = chosen_columns(payload, TABLE)
-    return listing(payload, columns, select(database, TABLE, columns))
+    return named_rows.list_rows(database, payload, TABLE)
 
 
 def edit_factor(database: Database, payload: Payload) -> str:
     factor = text(payload, "factor")
     if factor not in rows.FACTORS:
         known = ",".join(rows.FACTORS)
-        raise ValueError(f"factor {factor} not found in {TABLE}; available factors are {known}")
+        raise ValueError(f"{named_rows.not_found(TABLE, _KIND, factor)}; available factors are {known}")
     _set(database, factor, rows.value(TABLE, "weight", payload["weight"]))
     return ""
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.sched.accounting.tree import Bank, User, fair_share
+from headrace.sched.accounting.tree import Bank, Node, User, fair_share, tree
 from headrace.storage.database import Database
 
 # Digits of a fair share after the point.
 _DIGITS = 6
+
+
+def read_tree(database: Database) -> Node:
+    """The root of the tree of active banks and users. Raises ValueError for tables that are no tree."""
+    banks = database.rows("SELECT bank, parent_bank, shares, active FROM bank_table ORDER BY rowid")
+    users = database.rows("SELECT username, bank, shares, job_usage, active FROM association_table ORDER BY rowid")
+    return tree(
+        [Bank(bank, parent or "", shares, active == 1) for bank, parent, shares, active in banks],
+        [User(user, bank, shares, usage, active == 1) for user, bank, shares, usage, active in users],
+    )
 
 
 def update(database: Database, running: Mapping[tuple[str, str], float] | None = None) -> int:

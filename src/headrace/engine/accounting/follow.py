@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from headrace.engine.accounting import fair_share, jobs, usage
+from headrace.engine.accounting import dialect, fair_share, jobs, usage
 from headrace.engine.accounting.database import need_own_tables
 from headrace.engine.accounting.push import Pusher
-from headrace.engine.accounting.running import Running
+from headrace.engine.accounting.running import Running, of_all_clusters
 from headrace.storage.database import Database, DatabaseError
 from headrace.wire.client.handle import Handle, Rpc
 from headrace.wire.client.reactor import Reactor, Timer
@@ -67,9 +67,9 @@ class Follower:
         self._resumed = False
         self._booking: Timer | None = None
         self._sharing: Timer | None = None
-        # Whether tables were changed since fair share was computed, and the version of the file at that time.
+        # Whether tables were changed since fair share was computed, and the state of the database at that time.
         self._changed = True
-        self._version = -1
+        self._version = ""
         self._has_policy = True
         self._booked = self._shared = 0
         self._pause = _FIRST_PAUSE
@@ -80,7 +80,7 @@ class Follower:
         self.handle.subscribe(POLICY_LOADED)
         self._follow()
         if self.settings.interval:
-            self.reactor.add_timer(self.settings.interval, self._share, self.settings.interval)
+            self.reactor.add_timer(self.settings.interval, self._share_regularly, self.settings.interval)
 
     def stats(self) -> dict[str, int]:
         """Jobs that were booked since the start, jobs that wait for it, and computations of fair share."""
@@ -164,7 +164,7 @@ class Follower:
             self._ended.popleft()
         if self._ended:
             self._schedule_booking(0.0)
-        elif self._version < 0:
+        elif not self._version:
             self._schedule_sharing(0.0)
 
     def _book_jobs(self, ids: Iterable[int]) -> None:
@@ -187,21 +187,26 @@ class Follower:
         if self.settings.interval and self._sharing is None:
             self._sharing = self.reactor.add_timer(after, self._share)
 
+    def _share_regularly(self) -> None:
+        # After an error, the next attempt is scheduled already.
+        if self._sharing is None:
+            self._share()
+
     def _share(self) -> None:
         """Compute fair share if anything has changed, and send changes to the policy."""
         self._sharing = None
         try:
-            ((version,),) = self.data.rows("PRAGMA data_version")
             with self.data.transaction(locked=True):
+                version = dialect.state(self.data)
                 rolled = usage.roll(self.data, self.now())
                 if not (self._changed or rolled or version != self._version or self.running is not None):
                     return
-                extra = self.running.usage(self.data, self.now()) if self.running is not None else {}
-                fair_share.update(self.data, extra)
+                running = self.running.usage(self.data, self.now()) if self.running is not None else {}
+                fair_share.update(self.data, of_all_clusters(self.data, running, self.now()))
             self._shared += 1
             if self._has_policy:
                 self._has_policy = self.pusher.push(self.data)
-            self._changed, self._version = False, version
+            self._changed, self._version, self._pause = False, version, _FIRST_PAUSE
         except (OSError, DatabaseError, ValueError) as exc:
             _warn(f"fair share: {exc}")
             self._schedule_sharing(self._next_pause())

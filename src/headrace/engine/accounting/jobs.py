@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from headrace.engine.accounting.dialect import of_cluster
 from headrace.formats.spec import eventlog, jobspec
 from headrace.formats.spec.eventlog import EventlogError
 from headrace.formats.spec.job_state import INACTIVE
@@ -116,8 +117,8 @@ def insert(database: Database, jobs: Sequence[Job]) -> None:
 
 
 def last_end(database: Database) -> float:
-    """When the last job of the table ended, 0 without jobs."""
-    ((found,),) = database.rows(f"SELECT max(t_inactive) FROM {TABLE}")
+    """When the last job of the cluster in the table ended, 0 without jobs."""
+    ((found,),) = database.rows(f"SELECT max(t_inactive) FROM {TABLE} WHERE {of_cluster(database)}")
     return float(found or 0.0)
 
 

@@ -1,5 +1,7 @@
 """Updates databases of older versions of flux-accounting (from 0.10 on), in one transaction, and keeps a backup.
 
+PostgreSQL has numbered schema files instead (`database.py`); the rest of this file is about SQLite.
+
 No version is known by its number: the tables of the file are compared with those of a template, by default an empty
 database of the current version. A table that differs is made anew with the rows and columns that it shares with the
 template's; tables that only the file has are kept.
@@ -21,11 +23,22 @@ _FACTORS = "job_usage_factor_table"
 _PERIOD_COLUMN = "usage_factor_period_"
 
 
-def update(path: str, template_path: str, log: Callable[[str], None]) -> None:
-    """Update a database to the current version; the backup is PATH.backup.
+def update(
+    path: str,
+    template_path: str,
+    log: Callable[[str], None],
+    access: database.Access = database.DEFAULT_ACCESS,
+) -> None:
+    """Update a database to the current version; the backup of a file is PATH.backup. PostgreSQL is not backed up.
 
     Raises DatabaseError, also for a newer database, and OSError. The database is then as it was.
     """
+    if database.is_url(path):
+        if template_path:
+            raise DatabaseError(f"{path}: the tables of PostgreSQL cannot be taken from another database")
+        before, after = database.update_remote(path, access)
+        log(f"updated the tables of PostgreSQL from version {before} to {after}")
+        return
     data = database.connected(path)
     try:
         database.need_known(path, database.version(data))

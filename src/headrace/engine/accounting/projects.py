@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from headrace.engine.accounting import named_rows
 from headrace.engine.accounting.database import insert
-from headrace.engine.accounting.queues import warning
-from headrace.engine.accounting.requests import IntegrityError, Payload, chosen_columns, listing, select, text
+from headrace.engine.accounting.requests import IntegrityError, Payload
 from headrace.sched.accounting import rows
 from headrace.storage.database import Database
 
 TABLE = "project_table"
+_KIND = "project"
 
 
 def view_project(database: Database, payload: Payload) -> str:
-    project = text(payload, "project")
-    columns = rows.columns(TABLE)
-    found = select(database, TABLE, columns, "project = :project", {"project": project})
-    missing = f"project {project} not found in {TABLE}"
-    return listing({**payload, "json": not payload.get("parsable")}, columns, found, missing)
+    return named_rows.view_row(database, {**payload, "json": not payload.get("parsable")}, TABLE, _KIND)
 
 
 def list_projects(database: Database, payload: Payload) -> str:
-    columns = chosen_columns(payload, TABLE)
-    return listing(payload, columns, select(database, TABLE, columns))
+    return named_rows.list_rows(database, payload, TABLE)
 
 
 def add_project(database: Database, payload: Payload) -> str:
@@ -33,10 +29,6 @@ def add_project(database: Database, payload: Payload) -> str:
 
 
 def delete_project(database: Database, payload: Payload) -> str:
-    """Delete a project; the answer is a warning if associations still name it."""
-    project = text(payload, "project")
-    if project == "*":
+    if payload.get("project") == "*":
         raise ValueError(f"{TABLE}: project: '*' is the project of all associations, it cannot be deleted")
-    if not database.execute(f"DELETE FROM {TABLE} WHERE project = :project", {"project": project}):
-        raise ValueError(f"project {project} not found in {TABLE}")
-    return warning(database, "project", project)
+    return named_rows.delete_row(database, payload, TABLE, _KIND)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headrace.engine.accounting.jobs import TABLE
-from headrace.engine.accounting.requests import Payload, optional
+from headrace.engine.accounting.requests import Payload, optional, text
 from headrace.engine.accounting.usage import resources
 from headrace.formats.spec import jobid
 from headrace.sched.accounting.report import EndedJob
@@ -28,7 +28,7 @@ _LISTED = (
 )
 _SECONDS = ("t_submit", "t_run", "t_inactive", "requested_duration", "actual_duration", "duration_delta")
 _ID_FORMS = ("dec", "hex", "dothex", "kvs", "words", "emoji", "f58plain", "f58")
-_FIELDS = (*_LISTED, "resources", *(f"jobid.{form}" for form in _ID_FORMS))
+_FIELDS = (*_LISTED, "resources", "cluster", *(f"jobid.{form}" for form in _ID_FORMS))
 _HEADINGS = dict(zip(_FIELDS, _FIELDS))
 
 _COLUMNS = (
@@ -48,32 +48,34 @@ def view_job_records(database: Database, payload: Payload) -> str:
 def select_records(database: Database, payload: Payload) -> list[dict[str, Any]]:
     """The jobs that a request chooses; a job whose R cannot be read is left out. Raises ValueError."""
     where, values = _conditions(database, payload)
-    found = database.rows(f"SELECT {', '.join(_COLUMNS)} FROM {TABLE} WHERE {where} ORDER BY rowid", values)
-    return [record for row in found if (record := _record(row))]
+    columns = (*_COLUMNS, "cluster") if database.is_postgresql else _COLUMNS
+    found = database.rows(f"SELECT {', '.join(columns)} FROM {TABLE} WHERE {where} ORDER BY rowid", values)
+    return [record for row in found if (record := _record(dict(zip(columns, row))))]
 
 
 def ended_jobs(database: Database, payload: Payload, names: Mapping[int, str] | None = None) -> list[EndedJob]:
-    """The jobs that a request chooses, for reports; `names` are users by id, before those of accounts.
+    """The jobs that a request chooses, for reports; a job whose R cannot be read is left out.
 
-    Raises ValueError.
+    `names` are users by id, before those of accounts. Raises ValueError.
     """
-    return [
-        EndedJob(
-            (names or {}).get(record["userid"], record["username"]),
-            record["bank"],
-            record["nnodes"],
-            record["ncores"],
-            record["ngpus"],
-            record["t_submit"],
-            record["t_run"],
-            record["t_inactive"],
-        )
-        for record in select_records(database, payload)
-    ]
+    where, values = _conditions(database, payload)
+    columns = "userid, bank, R, t_submit, t_run, t_inactive"
+    known = names or {}
+    jobs = []
+    for userid, bank, r, submit, start, end in database.rows(
+        f"SELECT {columns} FROM {TABLE} WHERE {where} ORDER BY rowid", values
+    ):
+        try:
+            held = resources(r)
+        except ValueError:
+            continue
+        user = known.get(userid)
+        jobs.append(EndedJob(username(userid) if user is None else user, bank or "", *held, submit, start, end))
+    return jobs
 
 
-def _record(row: Sequence[Any]) -> dict[str, Any]:
-    found = dict(zip(_COLUMNS, row))
+def _record(found: dict[str, Any]) -> dict[str, Any]:
+    """A record from the columns of a row; without fields if R cannot be read."""
     try:
         held = resources(found["R"])
     except ValueError:
@@ -83,13 +85,12 @@ def _record(row: Sequence[Any]) -> dict[str, Any]:
     return {
         **found,
         "nnodes": held.nodes,
-        "ncores": held.cores,
-        "ngpus": held.gpus,
         "username": username(found["userid"]),
         "duration_delta": found["requested_duration"] - found["actual_duration"],
         "resources": found["R"],
         "project": found["project"] or "",
         "bank": found["bank"] or "",
+        "cluster": found.get("cluster", ""),
     }
 
 
@@ -144,7 +145,17 @@ def _conditions(database: Database, payload: Payload) -> tuple[str, dict[str, An
     if payload.get("jobid") is not None:
         terms.append("id = :id")
         values["id"] = str(jobid.parse(str(payload["jobid"])))
-    for key, term in (("after_start_time", "t_run >"), ("before_end_time", "t_inactive <")):
+    if payload.get("cluster") is not None:
+        if not database.is_postgresql:
+            raise ValueError("cluster: a database in SQLite has the jobs of one instance")
+        terms.append("cluster = :cluster")
+        values["cluster"] = text(payload, "cluster")
+    for key, term in (
+        ("after_start_time", "t_run >"),
+        ("before_end_time", "t_inactive <"),
+        ("ended_after", "t_inactive >"),
+        ("started_before", "t_run <"),
+    ):
         if payload.get(key) is not None:
             terms.append(f"{term} :{key}")
             values[key] = point_in_time(payload[key])

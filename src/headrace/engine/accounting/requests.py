@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from headrace.engine.accounting import dialect
 from headrace.sched.accounting import rows, tables
 from headrace.storage.database import Database
 from headrace.wire.query import QueryError, when
 
 Payload = Mapping[str, Any]
+
+
+class Caller(NamedTuple):
+    """Who sent a request; `is_admin` is true for the owner, too, and `user` is "" for an unknown name."""
+
+    is_admin: bool
+    user: str = ""
+    userid: int = -1
 
 
 class IntegrityError(Exception):
@@ -54,14 +63,21 @@ def chosen_columns(payload: Payload, table: str) -> tuple[str, ...]:
 
 
 def select(
-    database: Database, table: str, columns: Sequence[str], where: str = "", values: Mapping[str, Any] | None = None
+    database: Database,
+    table: str,
+    columns: Sequence[str],
+    where: str = "",
+    values: Mapping[str, Any] | None = None,
+    order: str = "",
 ) -> list[Sequence[Any]]:
-    """The rows of a table that fulfil a condition in SQL.
+    """The rows of a table that fulfil a condition in SQL, in the order of some columns.
 
-    SQLite chooses their order, as in the listings of flux-accounting: mostly that in which they were added.
+    Without `order`, PostgreSQL has the order in which rows were added. SQLite chooses an order, as in the listings of
+    flux-accounting: mostly this one.
     """
     condition = f" WHERE {where}" if where else ""
-    return database.rows(f"SELECT {', '.join(columns)} FROM {table}{condition}", values)
+    ordered = f" ORDER BY {order}" if order else dialect.order(database)
+    return database.rows(f"SELECT {', '.join(columns)} FROM {table}{condition}{ordered}", values)
 
 
 def listing(payload: Payload, columns: Sequence[str], found: Sequence[Sequence[Any]], missing: str = "") -> str:

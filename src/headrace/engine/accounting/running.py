@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
+from headrace.engine.accounting.dialect import of_cluster
 from headrace.engine.accounting.usage import Association, Resources, resources, weights
 from headrace.formats.spec.job_state import RUNNING
 from headrace.sched.accounting.usage import job_usage
@@ -13,6 +15,8 @@ from headrace.wire.client.handle import Handle
 from headrace.wire.query.listing import Query, list_jobs
 
 _ATTRIBUTES = ["userid", "bank", "t_run"]
+# Seconds after which the usage of a cluster whose service has stopped does not count.
+_STALE = 3600.0
 
 
 class Running:
@@ -57,3 +61,20 @@ class Running:
                 # The job was purged, or its R is damaged.
                 continue
         self._held = held
+
+
+def of_all_clusters(database: Database, own: Mapping[Association, float], now: float) -> Mapping[Association, float]:
+    """The usage of running jobs in all clusters of the database; `own` is that of this cluster.
+
+    It is stored for the others, in PostgreSQL. The caller has begun a transaction. Raises DatabaseError.
+    """
+    if not database.is_postgresql:
+        return own
+    where = f"{of_cluster(database)} OR taken_at < :stale"
+    database.execute(f"DELETE FROM headrace_running WHERE {where}", {"stale": now - _STALE})
+    database.execute_many(
+        "INSERT INTO headrace_running (username, bank, usage, taken_at) VALUES (:user, :bank, :usage, :now)",
+        [{"user": user, "bank": bank, "usage": usage, "now": now} for (user, bank), usage in own.items()],
+    )
+    found = database.rows("SELECT username, bank, sum(usage) FROM headrace_running GROUP BY username, bank")
+    return {(user, bank): usage for user, bank, usage in found}

@@ -16,13 +16,17 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from headrace.engine.accounting import (
     banks,
     configs,
     coordinators,
     database,
+    dialect,
     export,
     factors,
+    overview,
     priorities,
     projects,
     queues,
@@ -34,9 +38,10 @@ from headrace.engine.accounting import (
     why,
 )
 from headrace.engine.accounting.follow import Follower, Settings
-from headrace.engine.accounting.requests import IntegrityError, Payload
+from headrace.engine.accounting.requests import Caller, IntegrityError, Payload
 from headrace.formats.spec.message import EVENT, REQUEST, ROLE_ADMIN, ROLE_OWNER, Message, error_response, response
 from headrace.formats.spec.stdlib_parts import signal
+from headrace.sched.accounting.rows import UNKNOWN_USER
 from headrace.storage.database import Database, DatabaseError
 from headrace.wire.client.handle import Handle
 from headrace.wire.client.reactor import Reactor
@@ -47,19 +52,14 @@ NAME = "accounting"
 class Method(NamedTuple):
     """`call` returns the text to print, "" for none; `open` methods only read, and are for guests, too.
 
-    A method with `own_tables` needs tables that flux-accounting does not have.
+    A method with `own_tables` needs tables that flux-accounting does not have. The payload of a method `for_caller` has
+    the Caller as `caller`.
     """
 
     call: Callable[[Database, Payload], str]
     open: bool
     own_tables: bool = False
-
-
-class Caller(NamedTuple):
-    """Who sent a request; `is_admin` is true for the owner, too, and `user` is "" without an account."""
-
-    is_admin: bool
-    user: str = ""
+    for_caller: bool = False
 
 
 OWNER = Caller(True)
@@ -108,6 +108,7 @@ METHODS: dict[str, Method] = {
     "clear_usage": Method(usage.clear_usage, False, own_tables=True),
     "jobs": Method(priorities.list_priorities, True),
     "show_usage": Method(usage_reports.show_usage, True),
+    "overview": Method(overview.overview, True, for_caller=True),
     "why": Method(why.why, True),
     "report": Method(usage_pages.show_report, True),
     "view_usage_report": Method(usage_reports.view_usage_report, True),
@@ -125,25 +126,25 @@ class Refused(Exception):
 _NOT_ALLOWED = "Request requires owner credentials"
 
 # What a guest gets in private mode from methods about jobs of all users: the key of the payload that names the user
-# whose jobs are shown, "" for a refusal.
+# whose jobs are shown, and the attribute of the Caller that is its value; None for a refusal.
 _PRIVATE = {
-    "jobs": "username",
-    "view_job_records": "user",
-    "why": "only_user",
-    "report": "",
-    "show_usage": "",
-    "view_usage_report": "",
+    "jobs": ("username", "user"),
+    "view_job_records": ("user", "user"),
+    "why": ("only_userid", "userid"),
+    "report": None,
+    "show_usage": None,
+    "view_usage_report": None,
 }
 
 
 def restricted(name: str, payload: Payload, caller: Caller) -> Payload:
     """The payload of a guest's request in private mode: only the guest's own jobs are shown. Raises Refused."""
-    key = _PRIVATE.get(name)
-    if key is None:
+    if name not in _PRIVATE:
         return payload
-    if not key or not caller.user:
+    key, attribute = _PRIVATE[name] or ("", "")
+    if not key or getattr(caller, attribute) in ("", -1):
         raise Refused(errno.EPERM, _NOT_ALLOWED)
-    return {**payload, key: caller.user}
+    return {**payload, key: getattr(caller, attribute)}
 
 
 def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
@@ -152,11 +153,15 @@ def answer(data: Database, name: str, payload: Payload, caller: Caller) -> str:
     if method is None:
         raise Refused(errno.ENOSYS, f"No service matching {NAME}.{name} is registered")
     shown = name.replace("_", "-")
+    if method.for_caller:
+        payload = {**payload, "caller": caller}
     try:
         # Writers of one database take turns from their first statement on; otherwise two could wait for each other.
         if method.own_tables and caller.is_admin:
             database.need_own_tables(data)
         with data.transaction(locked=not method.open):
+            if method.open:
+                dialect.read_one_state(data)
             if not (method.open or caller.is_admin or coordinators.may(data, caller.user, name, payload)):
                 raise Refused(errno.EPERM, _NOT_ALLOWED)
             return method.call(data, payload)
@@ -210,7 +215,7 @@ class Service:
             elif name == "stats-get" and self.follower is not None:
                 self._respond(msg, response(msg, self.follower.stats()))
             else:
-                caller, payload = _caller(msg), msg.obj or {}
+                caller, payload = caller_of(self.data, msg.userid, msg.rolemask), msg.obj or {}
                 if not caller.is_admin and name in _PRIVATE and self._is_private():
                     payload = restricted(name, payload, caller)
                 self._respond(msg, response(msg, {name: answer(self.data, name, payload, caller) or 0}))
@@ -231,23 +236,34 @@ class Service:
             self.handle.send(reply)
 
 
-def _caller(msg: Message) -> Caller:
-    if msg.rolemask & (ROLE_OWNER | ROLE_ADMIN):
-        return OWNER
+def caller_of(data: Database, userid: int, rolemask: int) -> Caller:
+    """The sender of a message. A user without an account has the name of an association with the user id."""
+    is_admin = bool(rolemask & (ROLE_OWNER | ROLE_ADMIN))
     try:
-        return Caller(False, pwd.getpwuid(msg.userid).pw_name)
+        return Caller(is_admin, pwd.getpwuid(userid).pw_name, userid)
     except (KeyError, OverflowError):
-        return Caller(False)
+        pass
+    # Only the owner and administrators can choose the user id of an association.
+    query = "SELECT DISTINCT username FROM association_table WHERE userid = :userid AND userid <> :unknown"
+    names = data.rows(query, {"userid": userid, "unknown": UNKNOWN_USER})
+    return Caller(is_admin, str(names[0][0]) if len(names) == 1 else "", userid)
 
 
-def serve(path: str, background: bool, settings: Settings | None = None) -> int:
+def serve(
+    path: str,
+    background: bool,
+    settings: Settings | None = None,
+    access: database.Access = database.DEFAULT_ACCESS,
+) -> int:
     """Run the service on a database until it is stopped; with `background`, in a process that outlives this one.
 
-    With `settings`, it also keeps the books of the instance.
+    With `settings`, it also keeps the books of the instance. PostgreSQL may then be away: requests are answered with an
+    error, and the books follow when it is back.
 
     Raises DatabaseError, OSError.
     """
-    database.opened(path).close()
+    if settings is None or not database.is_url(path):
+        database.opened(path, access).close()
     handle = Handle()
     try:
         handle.rpc("service.add", {"service": NAME}).get()
@@ -260,8 +276,8 @@ def serve(path: str, background: bool, settings: Settings | None = None) -> int:
         sys.stderr.flush()
     if background:
         _detach()
-    # A connection to SQLite does not survive fork(2), so it is opened here.
-    data = database.opened(path)
+    # A connection does not survive fork(2), so it is opened here.
+    data = database.awaited(path, msgspec.structs.replace(access, keeps_books=settings is not None))
     try:
         Service(handle, data, settings).run()
         handle.rpc("service.remove", {"service": NAME}).get()

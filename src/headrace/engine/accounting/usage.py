@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from headrace.engine.accounting import banks
 from headrace.engine.accounting.configs import configuration
+from headrace.engine.accounting.dialect import each_cluster, key, of_cluster
 from headrace.engine.accounting.requests import Payload, timestamp
 from headrace.formats.spec.idset import IdsetError, parse_ranges
 from headrace.sched.accounting.usage import Decay, Periods, ResourceWeights, job_usage
@@ -95,12 +96,21 @@ def update(database: Database, now: float) -> int:
 
     The caller has begun a transaction. Raises ValueError for settings that are out of range.
     """
-    return _book(database, now, None)
+    config = configuration(database)
+    _roll(database, now, _decay(config))
+    booked = sum(len(_book(database, config, None)) for _ in each_cluster(database))
+    # Also for usage of associations that was changed in the table.
+    banks.sum_usage(database)
+    return booked
 
 
 def book(database: Database, ids: List[str], now: float) -> int:
-    """Like `update`, for these jobs of the table `jobs` only."""
-    return _book(database, now, ids)
+    """Like `update`, for these jobs of the cluster only."""
+    config = configuration(database)
+    rolled = _roll(database, now, _decay(config))
+    ended = _book(database, config, ids)
+    banks.sum_usage(database, None if rolled else {job.association[1] for job in ended})
+    return len(ended)
 
 
 def weights(database: Database) -> ResourceWeights:
@@ -116,7 +126,7 @@ def resume_point(database: Database) -> float:
 
 def marked(database: Database) -> set[str]:
     """The ids of the jobs that are marked as booked."""
-    return {str(id) for (id,) in database.rows("SELECT id FROM headrace_booked")}
+    return {str(id) for (id,) in database.rows(f"SELECT id FROM headrace_booked WHERE {of_cluster(database)}")}
 
 
 def clear_usage(database: Database, payload: Payload) -> str:
@@ -143,21 +153,18 @@ def clear_usage(database: Database, payload: Payload) -> str:
 
 
 def _last_end(database: Database) -> float:
-    found = database.rows("SELECT t_inactive FROM headrace_last_end")
+    found = database.rows(f"SELECT t_inactive FROM headrace_last_end WHERE {of_cluster(database)}")
     return float(found[0][0]) if found else 0.0
 
 
-def _book(database: Database, now: float, ids: List[str] | None) -> int:
-    config = configuration(database)
-    _roll(database, now, _decay(config))
+def _book(database: Database, config: dict[str, str], ids: List[str] | None) -> list[_Ended]:
+    """Book jobs of the cluster that are not booked; returns them."""
     last_end = _last_end(database)
     ended = _unbooked(database, last_end, _number(config, "reconfigure_time", 0.0), ids)
     if ended:
         _add(database, ended, _weights(config))
         _mark(database, ended, last_end)
-    # Also for usage of associations that was changed in the table.
-    banks.sum_usage(database)
-    return len(ended)
+    return ended
 
 
 def roll(database: Database, now: float) -> bool:
@@ -227,22 +234,23 @@ def _end_of_period(database: Database, now: float, decay: Decay) -> float:
 
 def _unbooked(database: Database, last_end: float, reconfigured: float, ids: List[str] | None) -> list[_Ended]:
     """The jobs that are to be booked, oldest end first. Jobs whose R cannot be read are left out."""
+    named = {f"id{number}": id for number, id in enumerate(ids or ())}
     found = database.rows(
         "SELECT j.id, j.userid, a.username, j.bank, j.t_run, j.t_inactive, j.R FROM jobs j"
         " JOIN association_table a ON a.userid = j.userid AND a.bank = j.bank"
         " JOIN bank_table b ON b.bank = j.bank"
-        f" LEFT JOIN {_LAST} l ON l.username = a.username AND l.bank = a.bank"
-        " WHERE j.t_inactive > b.ignore_older_than AND j.t_inactive > :reconfigured"
+        f" LEFT JOIN {_LAST} l ON l.username = a.username AND l.bank = a.bank AND {of_cluster(database, 'l')}"
+        f" WHERE {of_cluster(database, 'j')} AND j.t_inactive > b.ignore_older_than AND j.t_inactive > :reconfigured"
         " AND (j.t_inactive > coalesce(l.last_job_timestamp, 0.0)"
         " OR (coalesce(l.last_job_timestamp, 0.0) <= :last_end AND j.t_inactive > :margin))"
-        " AND NOT EXISTS (SELECT 1 FROM headrace_booked h WHERE h.id = j.id)"
-        + (" AND j.id IN (SELECT value FROM json_each(:ids))" if ids is not None else "")
+        f" AND NOT EXISTS (SELECT 1 FROM headrace_booked h WHERE h.id = j.id AND {of_cluster(database, 'h')})"
+        + (f" AND j.id IN ({', '.join(f':{each}' for each in named)})" if ids is not None else "")
         + " ORDER BY j.t_inactive, j.id, a.active DESC",
         {
             "reconfigured": reconfigured,
             "last_end": last_end,
             "margin": last_end - MARGIN,
-            "ids": msgspec.json.encode(ids).decode(),
+            **named,
         },
     )
     jobs: dict[str, _Ended] = {}
@@ -285,7 +293,8 @@ def _mark(database: Database, ended: list[_Ended], last_end: float) -> None:
     latest = {job.association: job for job in ended}
     database.execute_many(
         f"INSERT INTO {_LAST} (username, userid, bank, last_job_timestamp) VALUES (:user, :userid, :bank, :time)"
-        " ON CONFLICT (username, bank) DO UPDATE SET last_job_timestamp = excluded.last_job_timestamp"
+        f" ON CONFLICT ({key(database, 'username', 'bank')})"
+        " DO UPDATE SET last_job_timestamp = excluded.last_job_timestamp"
         f" WHERE excluded.last_job_timestamp > {_LAST}.last_job_timestamp",
         [
             {"user": user, "bank": bank, "userid": job.userid, "time": job.t_inactive}
@@ -302,9 +311,12 @@ def _mark(database: Database, ended: list[_Ended], last_end: float) -> None:
             if job.t_inactive > kept_since
         ],
     )
-    database.execute("DELETE FROM headrace_booked WHERE t_inactive <= :kept_since", {"kept_since": kept_since})
+    database.execute(
+        f"DELETE FROM headrace_booked WHERE t_inactive <= :kept_since AND {of_cluster(database)}",
+        {"kept_since": kept_since},
+    )
     database.execute(
         "INSERT INTO headrace_last_end (place, t_inactive) VALUES (0, :end)"
-        " ON CONFLICT (place) DO UPDATE SET t_inactive = excluded.t_inactive",
+        f" ON CONFLICT ({key(database, 'place')}) DO UPDATE SET t_inactive = excluded.t_inactive",
         {"end": last_end},
     )

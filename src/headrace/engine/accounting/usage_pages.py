@@ -1,17 +1,20 @@
-"""The method `report`: who has used how much, against their shares, as text or as a page with charts."""
+"""The method `report`: who has used how much, against their shares, as text, JSON, or a page with charts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
+import msgspec
+
+from headrace.engine.accounting.fair_share import read_tree
 from headrace.engine.accounting.records import ended_jobs, point_in_time
 from headrace.engine.accounting.requests import Payload
 from headrace.engine.accounting.usage import weights
 from headrace.formats.plots import page
 from headrace.formats.plots.chart import Axis, Series, area, bars, box, quartiles
 from headrace.formats.plots.scale import clock, clock_ticks, length
-from headrace.sched.accounting import tables, tree
+from headrace.sched.accounting import tables
 from headrace.sched.accounting.report import Report, report
 from headrace.storage.database import Database
 
@@ -19,28 +22,29 @@ _HOUR = 3600.0
 _MONTH = 30 * 86400.0
 # Banks in charts; the tables have all.
 _CHARTED = 6
+# The equal parts of the time for which usage is added up, if a request names no other number.
+_PARTS, _MOST_PARTS = 60, 1000
 
 
 def show_report(database: Database, payload: Payload) -> str:
     """Report the jobs that ran between `from` and `to`, by default the last 30 days. Raises ValueError."""
     end = point_in_time(payload["to"]) if payload.get("to") else time.time()
     start = point_in_time(payload["from"]) if payload.get("from") else end - _MONTH
-    banks = [
-        tree.Bank(bank, parent or "", shares, active == 1)
-        for bank, parent, shares, active in database.rows(
-            "SELECT bank, parent_bank, shares, active FROM bank_table ORDER BY rowid"
-        )
-    ]
-    users = [
-        tree.User(user, bank, shares, usage, active == 1)
-        for user, bank, shares, usage, active in database.rows(
-            "SELECT username, bank, shares, job_usage, active FROM association_table ORDER BY rowid"
-        )
-    ]
     names = {userid: user for userid, user in database.rows("SELECT userid, username FROM association_table")}
-    jobs = [job for job in ended_jobs(database, {}, names) if job.bank]
-    found = report(tree.tree(banks, users), jobs, start, end, weights(database))
+    jobs = [job for job in ended_jobs(database, {"ended_after": start, "started_before": end}, names) if job.bank]
+    parts = payload.get("parts") or _PARTS
+    if not isinstance(parts, int) or not 1 <= parts <= _MOST_PARTS:
+        raise ValueError(f"parts: {parts!r} is not a number from 1 to {_MOST_PARTS}")
+    found = report(read_tree(database), jobs, start, end, weights(database), parts)
+    if payload.get("json"):
+        return _json(found)
     return _page(found) if payload.get("html") else _text(found)
+
+
+def _json(found: Report) -> str:
+    """The values of a report, with the fields of Report, BankUsage and UserUsage."""
+    rows = {name: [each._asdict() for each in getattr(found, name)] for name in ("banks", "users")}
+    return msgspec.json.encode({**found._asdict(), **rows}).decode()
 
 
 def _sections(found: Report) -> list[tuple[str, Sequence[str], list[list[str]]]]:

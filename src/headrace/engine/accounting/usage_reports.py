@@ -13,8 +13,8 @@ from headrace.storage.database import Database
 _LINE = 80
 
 _CHARTS = {
-    "associations": "SELECT username || ' / ' || bank, job_usage FROM association_table ORDER BY job_usage DESC",
-    "banks": "SELECT bank, job_usage FROM bank_table WHERE parent_bank <> '' ORDER BY job_usage DESC",
+    "associations": "SELECT username || ' / ' || bank, job_usage FROM association_table ORDER BY job_usage DESC, rowid",
+    "banks": "SELECT bank, job_usage FROM bank_table WHERE parent_bank <> '' ORDER BY job_usage DESC, rowid",
 }
 
 

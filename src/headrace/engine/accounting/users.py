@@ -26,9 +26,9 @@ from headrace.storage.database import Database
 TABLE = "association_table"
 
 # The limits of an association. "unlimited" is a value of them.
-_LIMITS = ("max_running_jobs", "max_active_jobs", "max_nodes", "max_cores", "max_sched_jobs")
+LIMITS = ("max_running_jobs", "max_active_jobs", "max_nodes", "max_cores", "max_sched_jobs")
 # What an edit can change. All except the first two can be reset to their defaults by -1.
-_EDITABLE = ("userid", "default_bank", "shares", "fairshare", *_LIMITS, "queues", "projects", "default_project")
+_EDITABLE = ("userid", "default_bank", "shares", "fairshare", *LIMITS, "queues", "projects", "default_project")
 # The tables with an association's usage, which has its user id and bank, too.
 _USAGE_TABLES = ("job_usage_factor_table", "job_usage_per_association_table")
 
@@ -38,19 +38,20 @@ def view_user(database: Database, payload: Payload) -> str:
     if payload.get("job_usage"):
         if payload.get("fields"):
             raise ValueError("-J/--job-usage cannot be combined with --fields")
-        table, columns = _USAGE_TABLES[1], rows.columns(_USAGE_TABLES[1])
+        table, columns, order = _USAGE_TABLES[1], rows.columns(_USAGE_TABLES[1]), "bank, period"
         missing = "no results found in query"
     else:
-        table, columns = TABLE, chosen_columns(payload, TABLE)
+        table, columns, order = TABLE, chosen_columns(payload, TABLE), "bank"
         missing = f"user {user} not found in {TABLE}"
-    found = select(database, table, columns, "username = :user", {"user": user})
+    found = select(database, table, columns, "username = :user", {"user": user}, order)
     if found and payload.get("list_banks") and not payload.get("format"):
-        return "".join(f"{bank}\n" for (bank,) in select(database, TABLE, ["bank"], "username = :user", {"user": user}))
+        banks = select(database, TABLE, ["bank"], "username = :user", {"user": user}, "bank")
+        return "".join(f"{bank}\n" for (bank,) in banks)
     return listing({"json": not payload.get("parsable"), **payload}, columns, found, missing)
 
 
 # The columns by which associations are listed. In those with lists, a part is enough.
-_FILTERS = ("active", "bank", "shares", *_LIMITS)
+_FILTERS = ("active", "bank", "shares", *LIMITS)
 _PARTS = ("queues", "projects", "default_project")
 
 
@@ -66,7 +67,7 @@ def list_users(database: Database, payload: Payload) -> str:
             key = f"{column}_{at}"
             if column in _PARTS:
                 values[key] = "%" + name.strip().replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
-                alternatives.append(f"{column} LIKE :{key} ESCAPE '!'")
+                alternatives.append(f"lower({column}) LIKE lower(:{key}) ESCAPE '!'")
             else:
                 values[key] = _limit(column, name.strip())
                 alternatives.append(f"{column} = :{key}")
@@ -100,10 +101,10 @@ def _new_row(database: Database, payload: Payload, user: str, bank: str) -> dict
     userid = payload.get("userid")
     row["userid"] = rows.value(TABLE, "userid", UNKNOWN_USER if userid is None else userid)
     if row["userid"] == UNKNOWN_USER:
-        row["userid"] = _userid_of(user)
+        row["userid"] = _userid_of(database, user)
     defaults = database.rows(f"SELECT default_bank FROM {TABLE} WHERE username = :user", {"user": user})
     row["default_bank"] = str(defaults[0][0]) if defaults else bank
-    for column in ("shares", "fairshare", *_LIMITS):
+    for column in ("shares", "fairshare", *LIMITS):
         if payload.get(column) is not None:
             row[column] = _limit(column, payload[column])
     row["queues"] = _need_queues(database, optional(payload, "queues"))
@@ -117,16 +118,18 @@ def _new_row(database: Database, payload: Payload, user: str, bank: str) -> dict
     return row
 
 
-def _userid_of(user: str) -> int:
+def _userid_of(database: Database, user: str) -> int:
+    """The user id of an account, else of the user's other associations, which only administrators can choose."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
-        return UNKNOWN_USER
+        found = database.rows(f"SELECT DISTINCT userid FROM {TABLE} WHERE username = :user", {"user": user})
+        return int(found[0][0]) if len(found) == 1 else UNKNOWN_USER
 
 
 def _limit(column: str, given: Any) -> Value:
     """A value of an association, where a limit may be "unlimited". Raises ValueError."""
-    if column in _LIMITS and str(given).lower() == "unlimited":
+    if column in LIMITS and str(given).lower() == "unlimited":
         return UNLIMITED
     return rows.value(TABLE, column, given)
 
@@ -188,7 +191,8 @@ def remove(database: Database, user: str, bank: str, force: bool) -> None:
         _change(database, "active = 0", {}, user, bank)
     if default == bank:
         others = database.rows(
-            f"SELECT bank FROM {TABLE} WHERE username = :user AND active = 1 ORDER BY creation_time", {"user": user}
+            f"SELECT bank FROM {TABLE} WHERE username = :user AND active = 1 ORDER BY creation_time, bank",
+            {"user": user},
         )
         if others:
             _change(database, "default_bank = :default", {"default": others[0][0]}, user)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import islice
-from typing import Any
+from collections import Counter, defaultdict
+from typing import Any, Dict, List, Optional
+
+import msgspec
+from msgspec import Struct
 
 from headrace.engine.accounting.priorities import Terms, read_terms
 from headrace.engine.accounting.requests import Payload
@@ -54,46 +56,132 @@ _LIMITS = {
 
 
 def why(database: Database, payload: Payload) -> str:
-    """Explain a job. Raises ValueError for an unknown one, OSError.
+    """Explain a job, as text or, with `json`, as an Explanation. Raises ValueError for an unknown job, OSError.
 
-    With `only_user`, jobs of other users are unknown.
+    With `only_userid`, jobs of other users are unknown, and are not listed but counted.
     """
-    text, only = str(payload["jobid"]), payload.get("only_user")
+    text, only = str(payload["jobid"]), payload.get("only_userid")
     with Handle() as handle:
         job = next(iter(list_ids(handle, [jobid.parse(text)], _ATTRIBUTES)))
-        if job is None or (only and job.get("username") != only):
+        if job is None or (only is not None and job.raw["userid"] != only):
             raise ValueError(f"job {text} is unknown")
-        lines = [_headline(job), *_terms(database, job)]
-        if job.raw["state"] & PENDING:
-            lines += _reasons(database, handle, job)
-            lines += [] if only else _before(handle, job)
-    return "\n".join(lines)
+        found = _explanation(database, handle, job, only)
+    return msgspec.json.encode(found).decode() if payload.get("json") else _text(found)
 
 
-def _headline(job: JobInfo) -> str:
-    queue = f", queue {job.get('queue')}" if job.get("queue") else ""
-    return (
-        f"{job.get('id.f58')}: user {job.get('username')}, bank {job.get('bank') or 'none'}{queue}, {job.get('state')}"
-    )
+class Term(Struct, frozen=True):
+    """A term of a priority; `product` is value times weight."""
+
+    name: str
+    about: str
+    value: float
+    weight: int
+    product: float
 
 
-def _terms(database: Database, job: JobInfo) -> list[str]:
-    """The terms of a job's priority."""
-    terms = read_terms(database)
-    bank, queue, urgency = job.get("bank"), job.get("queue"), job.get("urgency")
+class Limit(Struct, frozen=True):
+    """A limit that holds a job, and the numbers that it compares."""
+
+    name: str
+    about: str
+
+
+class Ahead(Struct, frozen=True):
+    """A job before another one."""
+
+    id: str
+    userid: int
+    user: str
+    bank: str
+    priority: int
+
+
+class Before(Struct, frozen=True):
+    """The pending jobs of the same queue before a job: how many, in all and by bank, and the first of them."""
+
+    count: int
+    banks: Dict[str, int]
+    jobs: List[Ahead]
+
+
+class Explanation(Struct, frozen=True):
+    """Why a job has its priority, and why it waits.
+
+    Ids are F58 in ASCII. `priority` is None for a job that has none yet, `before` for one that is not pending. `note`
+    is "" if the priority is the sum of the terms.
+    """
+
+    id: str
+    user: str
+    bank: str
+    queue: str
+    state: str
+    priority: Optional[int]
+    note: str
+    terms: List[Term]
+    reason: str
+    limits: List[Limit]
+    before: Optional[Before]
+
+
+def _explanation(database: Database, handle: Handle, job: JobInfo, only: int | None) -> Explanation:
+    pending = bool(job.raw["state"] & PENDING)
+    reason = str(job.get("sched.reason_pending") or "") if pending else ""
+    factors = read_terms(database)
     fairshare = job.get("user.fairshare")
     if fairshare == "":
         fairshare = _fair_share(database, job)
+    return Explanation(
+        id=job.get("id.f58plain"),
+        user=job.get("username"),
+        bank=job.get("bank"),
+        queue=job.get("queue"),
+        state=job.get("state"),
+        priority=_priority(job) or None,
+        note=_note(job, factors, fairshare),
+        terms=_terms(job, factors, fairshare),
+        reason=reason,
+        limits=_limits(database, handle, job, reason) if pending else [],
+        before=_before(handle, job, only) if pending else None,
+    )
+
+
+def _text(found: Explanation) -> str:
+    queue = f", queue {found.queue}" if found.queue else ""
+    columns = ("TERM", "VALUE", "WEIGHT", "PRODUCT")
+    lines = [
+        f"{_shown(found.id)}: user {found.user}, bank {found.bank or 'none'}{queue}, {found.state}",
+        f"priority {found.priority or 'none yet'}{f' ({found.note})' if found.note else ''}",
+        tables.as_table(columns, [(each.about, each.value, each.weight, each.product) for each in found.terms]),
+    ]
+    lines += [f"waits: {found.reason}"] if found.reason else []
+    lines += [f"limit {each.name}: {each.about}" for each in found.limits]
+    if found.before is not None:
+        before = found.before
+        lines.append(f"before it: {before.count} pending jobs")
+        if before.jobs:
+            listed = [(_shown(each.id), each.user, each.bank, each.priority) for each in before.jobs]
+            lines.append(tables.as_table(("JOBID", "USER", "BANK", "PRIORITY"), listed))
+        if before.jobs and before.count > len(before.jobs):
+            lines.append(f"and {before.count - len(before.jobs)} more")
+    return "\n".join(lines)
+
+
+def _shown(id: str) -> str:
+    return jobid.encode(jobid.parse(id))
+
+
+def _terms(job: JobInfo, terms: Terms, fairshare: float) -> list[Term]:
+    """The terms of a job's priority."""
+    bank, queue, urgency = job.get("bank"), job.get("queue"), job.get("urgency")
     factors = [
         ("fairshare", "fairshare", fairshare),
         ("queue", f"queue {queue}" if queue else "queue", terms.queues.get(queue, 0)),
         ("bank", f"bank {bank}" if bank else "bank", terms.banks.get(bank, 0.0)),
         ("urgency", f"urgency {urgency} - {URGENCY_DEFAULT}", urgency - URGENCY_DEFAULT),
     ]
-    cells = [(title, value, terms.weights.get(name, 0)) for name, title, value in factors]
-    columns = ("TERM", "VALUE", "WEIGHT", "PRODUCT")
-    table = tables.as_table(columns, [(*each, round(each[1] * each[2], 6)) for each in cells])
-    return [f"priority {_priority(job) or 'none yet'}{_note(job, terms, fairshare)}", *table.split("\n")]
+    weights = {name: terms.weights.get(name, 0) for name, _, _ in factors}
+    return [Term(name, about, value, weights[name], round(value * weights[name], 6)) for name, about, value in factors]
 
 
 def _priority(job: JobInfo) -> int:
@@ -112,9 +200,9 @@ def _fair_share(database: Database, job: JobInfo) -> float:
 def _note(job: JobInfo, terms: Terms, fairshare: float) -> str:
     urgency = job.get("urgency")
     if urgency == URGENCY_HOLD:
-        return " (urgency 0: the job is held)"
+        return "urgency 0: the job is held"
     if urgency == URGENCY_EXPEDITE:
-        return " (urgency 31: before all other jobs)"
+        return "urgency 31: before all other jobs"
     known = {name: weight for name, weight in terms.weights.items() if name in rows.FACTORS}
     now = job_priority(
         Weights(**known),
@@ -124,20 +212,16 @@ def _note(job: JobInfo, terms: Terms, fairshare: float) -> str:
         urgency,
     )
     if "priority" not in job.raw:
-        return f" ({now} by the database)"
-    return "" if now == _priority(job) else f" ({now} by the database, which the instance does not have yet)"
+        return f"{now} by the database"
+    return "" if now == _priority(job) else f"{now} by the database, which the instance does not have yet"
 
 
-def _reasons(database: Database, handle: Handle, job: JobInfo) -> list[str]:
-    """Why a pending job waits, with the numbers of the limits that hold it."""
-    reason = str(job.get("sched.reason_pending") or "")
+def _limits(database: Database, handle: Handle, job: JobInfo, reason: str) -> list[Limit]:
+    """The limits that hold a pending job, with the numbers that they compare."""
     holds = [*(job.raw.get("dependencies") or ()), *(word.strip(",") for word in reason.split())]
     limits = [limit for limit in _LIMITS if limit in holds]
-    lines = [f"waits: {reason}"] if reason else []
-    if limits:
-        numbers = _numbers(database, handle, job)
-        lines += [f"limit {limit}: {_LIMITS[limit].format_map(numbers)}" for limit in limits]
-    return lines
+    numbers = _numbers(database, handle, job) if limits else {}
+    return [Limit(limit, _LIMITS[limit].format_map(numbers)) for limit in limits]
 
 
 def _numbers(database: Database, handle: Handle, job: JobInfo) -> dict[str, Any]:
@@ -170,7 +254,7 @@ def _numbers(database: Database, handle: Handle, job: JobInfo) -> dict[str, Any]
     return numbers
 
 
-def _before(handle: Handle, job: JobInfo) -> list[str]:
+def _before(handle: Handle, job: JobInfo, only: int | None) -> Before:
     """The jobs of the same queue that come before a job; a job that depends on something is behind all others."""
     query = Query(count=0)
     query.states = PENDING
@@ -178,17 +262,12 @@ def _before(handle: Handle, job: JobInfo) -> list[str]:
         query.add("queue", [job.get("queue")])
     # The listing is in the order in which the scheduler considers jobs.
     place = (-_priority(job), job.id)
-    pending = map(JobInfo, list_jobs(handle, query, ["userid", "bank", "priority", "queue"]))
-    ahead = (other for other in pending if (-_priority(other), other.id) < place)
-    columns = ("JOBID", "USER", "BANK", "PRIORITY")
-    listed = [
-        (other.get("id.f58"), other.get("username"), other.get("bank"), _priority(other))
-        for other in islice(ahead, _LISTED)
-    ]
-    rest = sum(1 for _ in ahead)
-    lines = [f"before it: {len(listed) + rest} pending jobs"]
-    if listed:
-        lines += tables.as_table(columns, listed).split("\n")
-    if rest:
-        lines.append(f"and {rest} more")
-    return lines
+    jobs: List[Ahead] = []
+    banks: Counter[str] = Counter()
+    for other in map(JobInfo, list_jobs(handle, query, ["userid", "bank", "priority", "queue"])):
+        if (-_priority(other), other.id) < place:
+            bank, userid = str(other.get("bank")), other.raw["userid"]
+            banks[bank] += 1
+            if len(jobs) < _LISTED and (only is None or userid == only):
+                jobs.append(Ahead(other.get("id.f58plain"), userid, other.get("username"), bank, _priority(other)))
+    return Before(sum(banks.values()), dict(banks.most_common()), jobs)

@@ -241,7 +241,7 @@ class Agent:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
-                self.guests.go_on(pid)
+                self.guests.continue_shell(pid)
                 continue
             callback = self.children.pop(pid, None)
             if callback is not None:

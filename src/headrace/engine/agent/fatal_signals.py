@@ -46,7 +46,7 @@ FATAL = frozenset(
 )
 
 # How often the environment of a sender is read again while it is empty, and the seconds between two reads.
-_LOOKS, _PAUSE = 20, 0.001
+_ATTEMPTS, _PAUSE = 20, 0.001
 
 
 def listen() -> int:
@@ -96,7 +96,7 @@ def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None,
 
 
 def _job_path_of(pid: int) -> str:
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         environment = linux.environment_of(pid)
         if environment or not linux.parent_of(pid):
             return environment.get("FLUX_JOB_ID_PATH", "")

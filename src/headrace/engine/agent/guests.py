@@ -212,7 +212,7 @@ class Guests:
 
     # -- the end
 
-    def go_on(self, pid: int) -> None:
+    def continue_shell(self, pid: int) -> None:
         """Continue a stopped shell, since it has to end its job."""
         if any(shell.pid == pid for shell in self._shells.values()):
             reaper.continue_stopped(pid)

@@ -100,10 +100,6 @@ class Job:
     def jobspec(self) -> dict[str, Any]:
         return self._load() if self._jobspec is None else self._jobspec
 
-    def share(self, jobspec: dict[str, Any]) -> None:
-        """Have another job's jobspec, which is equal, in place of the own one. Equal jobs share one object."""
-        self._jobspec = jobspec
-
     def put_away(self, load: Callable[[], dict[str, Any]]) -> None:
         """Drop the jobspec from memory: `load` returns it, with the updates in `events`."""
         self._jobspec, self._load = None, load
@@ -189,8 +185,18 @@ def _urgency(job: Job, time: float, context: dict[str, Any]) -> None:
     _reprioritize(job)
 
 
+# The arguments and the result of the latest update of a jobspec.
+_latest_update: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
+
+
 def _jobspec_update(job: Job, time: float, context: dict[str, Any]) -> None:
-    jobspec = updated_jobspec(job.jobspec, context)
+    global _latest_update
+    before, latest, jobspec = _latest_update
+    # Equal jobs have one jobspec object, and the policy updates them by one context. They share the result.
+    old = job.jobspec
+    if context is not latest or old is not before:
+        jobspec = updated_jobspec(old, context)
+        _latest_update = (old, context, jobspec)
     if job._jobspec is not None:
         job._jobspec = jobspec
     job.queue = jobspec["attributes"].get("system", {}).get("queue") or ""
@@ -292,7 +298,7 @@ def _exception(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _memo(job: Job, time: float, context: dict[str, Any]) -> None:
-    job.annotations = merged(job.annotations or {}, {"user": context})
+    job.annotations = noted(job.annotations, context)
 
 
 _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
@@ -340,6 +346,29 @@ def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         else:
             out[key] = value
     return out
+
+
+# The latest memo of `noted`, the annotations of a job that has only this memo, and whether it has no inner tables.
+_latest_memo: tuple[dict[str, Any], dict[str, Any], bool] = ({}, {}, True)
+
+
+def noted(annotations: dict[str, Any] | None, memo: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a job with a memo.
+
+    Thousands of waiting jobs get one memo, the same object. Those that have no others share their annotations.
+    """
+    global _latest_memo
+    latest, alone, is_flat = _latest_memo
+    if memo is not latest:
+        alone = merged({}, {"user": memo})
+        is_flat = not any(isinstance(value, dict) for value in memo.values())
+        _latest_memo = (memo, alone, is_flat)
+    if not annotations:
+        return alone
+    own = annotations.get("user") if is_flat and len(annotations) == 1 else None
+    if isinstance(own, dict) and own.keys() <= memo.keys():
+        return alone
+    return merged(annotations, {"user": memo})
 
 
 def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,9 @@ def command(config: dict[str, Any]) -> list[str]:
     words = ["flux", "account-service", "--follow"]
     if database := table.get("database"):
         words.append(f"--path={database}")
+    for key, option in (("password_file", "password-file"), ("cluster", "cluster")):
+        if value := table.get(key):
+            words.append(f"--{option}={value}")
     if "interval" in table:
         words.append(f"--interval={_seconds(table['interval'])}")
     if table.get("count_running"):

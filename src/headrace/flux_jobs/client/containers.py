@@ -28,10 +28,10 @@ from headrace.minicluster.operator.names import INVALID
 Object = dict[str, Any]
 
 # Seconds between two requests for a pod that has not started; its log cannot be watched yet.
-_LOOK = 1.0
+_POLL_INTERVAL = 1.0
 # How often the status of a container is read after the end of its log before the log stream counts as cut: the kubelet
 # writes the status a moment after the end.
-_LOOKS_FOR_END = 2
+_END_CHECKS = 2
 
 
 class NotRunningError(Exception):
@@ -136,7 +136,7 @@ async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], Non
                 news.waits_for(_why_no_log(pod, chosen, exc, follow))
             elif exc.status != 404 or not follow:
                 raise
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 def _read_so_far(api: Api, chosen: Chosen, name: str) -> AsyncIterator[bytes]:
@@ -187,9 +187,9 @@ async def _has_ended(api: Api, chosen: Chosen, name: str, is_unread: bool) -> bo
     With `is_unread`, the log cannot be read. A pod that is being deleted then counts as gone, too, because a node that
     does not respond does not update its status.
     """
-    for look in range(_LOOKS_FOR_END):
-        if look:
-            await asyncio.sleep(_LOOK)
+    for attempt in range(_END_CHECKS):
+        if attempt:
+            await asyncio.sleep(_POLL_INTERVAL)
         try:
             pod = await api.get(PODS, chosen.namespace, name)
         except ApiError as exc:

@@ -32,21 +32,21 @@ Object = dict[str, Any]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """The observed state of a Job that is a cluster.
-
-    `pods` are the Job's pods, including the last lead if the Job has ended. `plan` is the plan in the Secret. `secret`
-    is the Secret's uid, "" if it is unknown whether the Secret exists; `is_first` is True if this operator created it.
-    `has_service` is True if the Service for the pods' names exists. `lead` is None without a connection to the lead.
-    `owner` is the TrainJob of the Job; unless `owner_known`, it must be read before the plan is made.
-    """
+    """The observed state of a Job that is a cluster."""
 
     job: Object
+    # The Job's pods, including the last lead if the Job has ended.
     pods: list[Object] = []
+    # The uid of the Secret, "" if it is not known whether the Secret exists; whether this operator created the Secret;
+    # and the plan in it.
     secret: str = ""
     is_first: bool = False
     plan: PodPlan | None = None
+    # Whether the Service for the pods' names exists.
     has_service: bool = False
+    # None while there is no connection to the lead.
     lead: Lead | None = None
+    # The TrainJob of the Job. If `owner_known` is False, the TrainJob must be read before the plan is made.
     owner: Owner | None = None
     owner_known: bool = True
 

@@ -56,7 +56,7 @@ QUEUE = {"requires": ANY, "hosts": ANY, "policy": _POLICY, "parent": NO_EFFECT}
 TABLES: dict[str, dict[str, Any]] = {
     "accounting": {
         # When limits are checked: "always" or, as flux-accounting does, "at-submit".
-        **dict.fromkeys(("database", "limits"), TEXT),
+        **dict.fromkeys(("cluster", "database", "limits", "password_file"), TEXT),
         **dict.fromkeys(("count_running", "strict"), BOOL),
         "interval": ValueType((str, int, float), "a duration such as '60s'"),
         # The weights are in flux-accounting's database.
@@ -96,7 +96,9 @@ TABLES: dict[str, dict[str, Any]] = {
         "most-requeues": INTEGER,
         # The options of `headrace api start`.
         "api": {
-            **dict.fromkeys(("host", "socket", "tls-cert", "tls-key", "auth", "database", "audit"), TEXT),
+            **dict.fromkeys(
+                ("host", "socket", "tls-cert", "tls-key", "auth", "database", "audit", "experiments"), TEXT
+            ),
             **dict.fromkeys(("proxy-header", "unknown-users"), TEXT),
             "port": ValueType((int,), "a port, 0 to 65535"),
             "behind-proxy": BOOL,

@@ -6,7 +6,7 @@ for light and dark mode. Neighbouring colours of a legend also differ in lightne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ class Size(NamedTuple):
 WIDE = Size(720.0, 300.0, 18.0)
 # Its text is readable on a screen 360 px wide; `top` leaves a separate line for the legend.
 SMALL = Size(380.0, 254.0, 40.0)
+# The height of a line of text.
+ROW = 16.0
 
 
 class Axis(NamedTuple):
@@ -41,29 +43,38 @@ class Axis(NamedTuple):
 class Chart:
     """A chart under construction.
 
-    `x` and `y` convert values to coordinates; `xs` and `ys` are (least, greatest).
+    `x` and `y` convert values to coordinates; `xs` and `ys` are (least, greatest). On a logarithmic axis, values are
+    greater than 0.
     """
 
     def __init__(
-        self, title: str, about: str, xs: tuple[float, float], ys: tuple[float, float], size: Size = WIDE
+        self,
+        title: str,
+        about: str,
+        xs: tuple[float, float],
+        ys: tuple[float, float],
+        size: Size = WIDE,
+        *,
+        log_x: bool = False,
+        log_y: bool = False,
     ) -> None:
         self._size = size
         self._title = title
         self._about = about
         self._xs = xs if xs[1] > xs[0] else (xs[0], xs[0] + 1.0)
-        marks = scale.ticks(*ys)
+        marks = scale.log_ticks(*ys) if log_y else scale.ticks(*ys)
         self._marks = marks
         self._ys = (marks[0], marks[-1])
+        self._part_x = scale.log_part if log_x else scale.part
+        self._part_y = scale.log_part if log_y else scale.part
         self._parts: list[str] = []
 
     def x(self, value: float) -> float:
-        low, high = self._xs
-        return _LEFT + (value - low) / (high - low) * (self._size.width - _LEFT - _RIGHT)
+        return _LEFT + self._part_x(value, *self._xs) * (self._size.width - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        low, high = self._ys
         height = self._size.height
-        return height - _BOTTOM - (value - low) / (high - low) * (height - self._size.top - _BOTTOM)
+        return height - _BOTTOM - self._part_y(value, *self._ys) * (height - self._size.top - _BOTTOM)
 
     def add(self, element: str) -> None:
         self._parts.append(element)
@@ -100,12 +111,36 @@ class Chart:
 
     def svg(self) -> str:
         """The chart as an `<svg>` element for a page."""
-        return (
-            f'<svg class="plot" xmlns="http://www.w3.org/2000/svg" role="img" '
-            f'viewBox="0 0 {self._size.width:g} {self._size.height:g}" '
-            f'aria-label="{escape(self._title)}. {escape(self._about)}">'
-            f"<title>{escape(self._title)}</title><desc>{escape(self._about)}</desc>{''.join(self._parts)}</svg>"
-        )
+        return picture(self._title, self._about, self._size.width, self._size.height, self._parts)
+
+
+def picture(title: str, about: str, width: float, height: float, parts: Iterable[str]) -> str:
+    """An `<svg>` element of some elements, with its title and description."""
+    return (
+        f'<svg class="plot" xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:g} {height:g}" '
+        f'aria-label="{escape(title)}. {escape(about)}">'
+        f"<title>{escape(title)}</title><desc>{escape(about)}</desc>{''.join(parts)}</svg>"
+    )
+
+
+def legend_rows(names: Sequence[str], left: float, top: float) -> list[str]:
+    """A legend with a row of `ROW` units for each series, for names of any length."""
+    parts = []
+    for index, name in enumerate(names):
+        at = top + index * ROW
+        parts.append(f'<rect class="fill {series_class(index)}" x="{left:g}" y="{at + 3:g}" width="10" height="10"/>')
+        parts.append(label(left + 14, at + 12, shortened(name), "mark", "start"))
+    return parts
+
+
+def shortened(text: str, most: int = 48) -> str:
+    """A text without its end if it is wider than `most` letters; those of East Asia are twice as wide."""
+    width = 0
+    for place, one in enumerate(text):
+        width += 2 if one >= "\N{CJK RADICAL REPEAT}" else 1
+        if width > most:
+            return text[: place - 1] + "…"
+    return text
 
 
 def label(x: float, y: float, text: str, kind: str, anchor: str) -> str:
@@ -144,6 +179,8 @@ CSS = f"""\
 .plot .axis {{ font-weight: 600; }}
 .plot .rule {{ stroke: currentColor; stroke-opacity: .2; }}
 .plot .line {{ fill: none; stroke: currentColor; stroke-width: 1.5; }}
+.plot .dots {{ fill: none; stroke-width: 4; stroke-linecap: round; stroke-opacity: .6; }}
+.plot .thick {{ stroke-width: 4; }} .plot .dashed {{ stroke-dasharray: 5 4; }} .plot .pale {{ fill-opacity: .3; }}
 {_colours(_LIGHT)}@media (prefers-color-scheme: dark) {{
 {_colours(_DARK)}}}
 """
@@ -178,13 +215,13 @@ def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size
     floor = [0.0] * len(places)
     tops = [floor]
     for one in given:
-        tops.append([below + value for below, (_, value) in zip(tops[-1], one.points, strict=True)])
+        tops.append([below + value for below, (_, value) in zip(tops[-1], one.points)])
     chart = Chart(title, about, _extent(given), (0.0, max([0.0, *tops[-1]])), size)
     chart.y_marks(y)
     chart.x_marks(x)
     for index in range(len(given)):
-        upper = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index + 1], strict=True)]
-        lower = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index], strict=True)]
+        upper = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index + 1])]
+        lower = [f"{chart.x(at):.1f} {chart.y(value):.1f}" for at, value in zip(places, tops[index])]
         if upper:
             chart.add(f'<path class="fill {series_class(index)}" d="M{"L".join([*upper, *reversed(lower)])}Z"/>')
     chart.legend([one.name for one in given])

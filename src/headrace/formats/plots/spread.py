@@ -30,7 +30,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def by_size(sized: Iterable[tuple[int, float]]) -> list[tuple[str, list[float]]]:
-    """Values by the size that comes with each (at least 1): 1, 2 to 3, 4 to 7, and so on, smallest first."""
+    """Group the values of pairs (size, value) by size: 1, 2 to 3, 4 to 7, and so on. Sizes are at least 1."""
     by_power: dict[int, list[float]] = {}
     for size, value in sized:
         by_power.setdefault(size.bit_length() - 1, []).append(value)

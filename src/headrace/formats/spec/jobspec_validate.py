@@ -361,6 +361,13 @@ def _check_name(value: Any, path: str) -> None:
     _check_text(value, path, MAX_NAME)
 
 
+def _check_bank(value: Any, path: str) -> None:
+    if type(value) is not str:
+        # The words in parentheses are those of flux-accounting's plugin, which scripts match.
+        raise JobspecError(f"{path}: must be a string, not {kind_of(value)} (unable to unpack bank arg)")
+    _check_name(value, path)
+
+
 def _check_path(value: Any, path: str) -> None:
     _check_text(value, path, MAX_PATH)
 
@@ -421,7 +428,7 @@ _SYSTEM = {
     "environment": _check_environment,
     "cwd": _check_path,
     "queue": _check_name,
-    "bank": _check_name,
+    "bank": _check_bank,
     "project": _check_name,
     "dependencies": _check_dependencies,
     "constraints": _check_constraints,

@@ -22,7 +22,8 @@ from headrace.k8s.objects.kinds import PODS
 from headrace.k8s.runtime.api import Api
 
 PROTOCOL = "v5.channel.k8s.io"
-_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
+_RESIZE, _CLOSE = 4, 255
 _CHUNK = 32768
 
 
@@ -78,12 +79,12 @@ async def _receive(socket: aiohttp.ClientWebSocketResponse, printed: bytearray |
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             continue
         channel, data = message.data[0], message.data[1:]
-        if channel == _ERROR:
+        if channel == ERROR:
             return exit_status(json.loads(data))
-        if channel == _STDOUT and printed is not None:
+        if channel == STDOUT and printed is not None:
             printed += data
             continue
-        out = {_STDOUT: 1, _STDERR: 2}.get(channel)
+        out = {STDOUT: 1, STDERR: 2}.get(channel)
         if out is not None:
             _write(out, data)
     raise BrokenExecError("the connection ended before the command did")
@@ -111,8 +112,8 @@ async def _send_input(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> No
         chunk = _read(stdin)
         if not chunk:
             break
-        await _send(socket, _STDIN, chunk)
-    await _send(socket, _CLOSE, bytes((_STDIN,)))
+        await _send(socket, STDIN, chunk)
+    await _send(socket, _CLOSE, bytes((STDIN,)))
 
 
 async def _send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:

@@ -27,7 +27,7 @@ _OF_KUBERNETES = {
     *((kind, "") for kind in ("Event", "Endpoints", "EndpointSlice", "PodMetrics")),
 }
 # Seconds between two checks of objects that are being deleted.
-_LOOK = 0.5
+_POLL_INTERVAL = 0.5
 # The HTTP status with which the API server asks for a later retry.
 _TOO_MANY = 429
 # The number of objects that a message names.
@@ -113,16 +113,16 @@ def _is_available(api_service: Object) -> bool:
 class Removal:
     """Removes the install of the program `component`.
 
-    `declared` are all objects that any install of it has, by kind and name. `said` is called with a line for each
-    deleted object, `tell` with the objects that the removal waits for. With `dry_run` nothing is changed. `timeout` is
-    the limit for the whole removal, in seconds.
+    `declared` are all objects that any install of it has, by kind and name. `report` is called with a line for each
+    deleted object, `notify` with the objects that the removal waits for. With `dry_run` nothing is changed. `timeout`
+    is the limit for the whole removal, in seconds.
     """
 
     def __init__(
-        self, api: Api, component: str, declared: Iterable[Object], said: Callable[[str], None],
-        tell: Callable[[str], None], dry_run: bool = False, timeout: float = float("inf"),
+        self, api: Api, component: str, declared: Iterable[Object], report: Callable[[str], None],
+        notify: Callable[[str], None], dry_run: bool = False, timeout: float = float("inf"),
     ) -> None:  # fmt: skip
-        self.api, self.dry_run, self._said, self.tell = api, dry_run, said, tell
+        self.api, self.dry_run, self._report, self.notify = api, dry_run, report, notify
         self.deleted: list[Item] = []
         self.released: list[Item] = []
         self.remaining: list[Remaining] = []
@@ -131,7 +131,7 @@ class Removal:
         self._component, self._until = component, time.monotonic() + timeout
         self._declared = {(_group(one), one["kind"], one["metadata"]["name"]) for one in declared}
 
-    async def look(self) -> None:
+    async def find_objects(self) -> None:
         """Find the objects of the install. Raises ApiError, Unreachable."""
         self.served = await kinds_served(self.api)
         wanted = {(group, kind) for group, kind, _ in self._declared}
@@ -158,7 +158,7 @@ class Removal:
                 # The API server responds with 429 for a moment after a kind is defined.
                 if exc.status != _TOO_MANY or time.monotonic() > self._until:
                     raise
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_INTERVAL)
 
     async def _of_install(self, kind: Kind) -> list[Item]:
         # Definitions are found by name alone.
@@ -170,7 +170,7 @@ class Removal:
         return [one for one in found if anywhere or one.name in names]
 
     def of(self, *kinds: str) -> list[Item]:
-        """The objects of some kinds that `look` found."""
+        """The objects of some kinds that `find_objects` found."""
         return [one for one in self.items if one.kind.kind in kinds]
 
     def kind(self, group: str, kind: str) -> Kind | None:
@@ -202,7 +202,7 @@ class Removal:
         self.remaining.append(Remaining(tuple(map(str, items)), why))
 
     def _say(self, item: Item, what: str) -> None:
-        self._said(f"{item} {what}{' (dry run)' if self.dry_run else ''}")
+        self._report(f"{item} {what}{' (dry run)' if self.dry_run else ''}")
 
     async def until_gone(self, items: Iterable[Item], patience: float = float("inf")) -> None:
         """Wait until objects that are being deleted are gone, at most `patience` seconds.
@@ -210,7 +210,7 @@ class Removal:
         Raises ApiError, Unreachable, TooLongError.
         """
         waiting = [] if self.dry_run else list(items)
-        news, until = News(self.tell), time.monotonic() + patience
+        news, until = News(self.notify), time.monotonic() + patience
         while True:
             still = [(one, body) for one in waiting if (body := await self._still_there(one))]
             if not still or time.monotonic() > until:
@@ -220,7 +220,7 @@ class Removal:
             news.waits_for(f"waiting: {text}")
             if time.monotonic() > self._until:
                 raise TooLongError(text)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_INTERVAL)
 
     async def _still_there(self, one: Item) -> Object | None:
         found = await _unless_gone(self.api.get(one.kind, one.namespace, one.name))

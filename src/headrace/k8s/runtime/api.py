@@ -39,6 +39,10 @@ KEPT_LEVELS = 150
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 
+# What the count of requests calls the path /version.
+_VERSION = Kind("", "", "version", "")
+
+
 class ApiError(Exception):
     """A refusal of the API server.
 
@@ -101,6 +105,10 @@ class Api:
 
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object:
         return await self._send("get", "GET", kind, kind.path(namespace, name, subresource))
+
+    async def version(self) -> str:
+        """The version of the API server, such as v1.34.1. Raises ApiError, Unreachable."""
+        return str((await self._send("get", "GET", _VERSION, "/version")).get("gitVersion", ""))
 
     async def list_objects(
         self,

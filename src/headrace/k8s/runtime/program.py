@@ -58,29 +58,26 @@ class Serving(Struct, frozen=True, kw_only=True):
 class Program(Struct, frozen=True, kw_only=True):
     """The description of a program that `serve` runs.
 
-    `component` is its name in Events and metrics, `lease` the name of its Lease. `webhook` is the name of the webhook's
-    Service and Secret; `configurations` receive the webhook's certificate. `namespaces` are the namespaces to watch, ()
-    for all.
-
-    `build` makes the controllers, and returns the handlers of the webhook by path. The same server serves the groups
-    and versions of `api_services` with `routes`, which reject requests for which their argument returns a reason.
-    `api_services_role`, `owned_elsewhere` and `unanswered` are as in `rotation.Settings`.
-
-    `namespace` is the namespace of the Lease if the program runs outside of pods, whatever the context of the
-    kubeconfig; "" stands for the context's namespace.
+    `api_services`, `api_services_role`, `owned_elsewhere` and `unanswered` are as in `rotation.Settings`.
     """
 
+    # The program's name in Events and metrics, and the name of its Lease.
     component: str
     lease: str
+    # The name of the webhook's Service and Secret, and the webhook configurations that receive its certificate.
     webhook: str
     configurations: tuple[tuple[Kind, str], ...]
+    # Makes the controllers, and returns the handlers of the webhook by path.
     build: Callable[[Shared], Mapping[str, Handler]]
+    # The namespaces to watch; () for all.
     namespaces: tuple[str, ...] = ()
     api_services: tuple[str, ...] = ()
     api_services_role: str = ""
+    # The routes of `api_services`. They call their argument with a request, and reject it if a reason is returned.
     routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: ()
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
     unanswered: Callable[[str], None] = lambda why: None
+    # The namespace of the Lease if the program runs outside of pods; "" for the namespace of the kubeconfig's context.
     namespace: str = ""
 
 

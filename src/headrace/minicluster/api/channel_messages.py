@@ -25,22 +25,22 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """The state that a lead reports to its watchers.
-
-    `brokers_up` is the number of brokers that are up. `brokers_silent` is the number of brokers that are connected but
-    do not answer; they do not count as up. `silent` is a hostlist (RFC 29) with the first `MOST_NAMED` of their hosts.
-    `jobs` has the number of jobs by state (RFC 21). `demand_nodes` is the number of nodes that running and pending jobs
-    need. `idle_since` is the time (seconds since the epoch) since which no job is active, None while a job is active.
-    `saved`: the instance was saved before a shutdown and has not ended yet.
-    """
+    """The state that a lead reports to its watchers."""
 
     state: Literal["starting", "running", "finished"] = "starting"
+    # The number of brokers that are up.
     brokers_up: _Count = 0
+    # The number of brokers that are connected but do not answer, which do not count as up, and the first `MOST_NAMED`
+    # of their hosts, as a hostlist (RFC 29).
     brokers_silent: _Count = 0
     silent: Annotated[str, Meta(max_length=MOST_NAMED * 256)] = ""
+    # The number of jobs by state (RFC 21).
     jobs: dict[Literal[tuple(STATE_BITS)], _Count] = {}  # type: ignore[valid-type]
+    # The number of nodes that running and pending jobs need.
     demand_nodes: _Count = 0
+    # The end of the last active job, in seconds since the epoch; None while a job is active.
     idle_since: Annotated[float, Meta(ge=0, le=1e11)] | None = None
+    # True if the instance was saved before a shutdown and has not ended yet.
     saved: bool = False
 
 

@@ -24,12 +24,19 @@ _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
 
 
-class _Loader(_Base):  # type: ignore[misc]
-    """A loader that uses the last value of a duplicate key, and adds a warning to `warnings`."""
+class Parser(_Base):  # type: ignore[misc]
+    """A loader with this parser and composer."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
         Composer.__init__(self)
+
+
+class _Loader(Parser):
+    """A loader that uses the last value of a duplicate key, and adds a warning to `warnings`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self.warnings: list[str] = []
 
 

@@ -67,28 +67,30 @@ class Group(Struct, frozen=True, kw_only=True):
 class PodPlan(Struct, frozen=True, kw_only=True):
     """The plan of every pod in a MiniCluster.
 
-    `hosts` is a hostlist (RFC 29) by rank of all hosts that may ever join, and `lead` is the host of rank 0.
-    `lead_connect` is the address of a lead outside this MiniCluster (`tcp://HOST:PORT`), otherwise "". `quorum`,
-    `attrs` and `config` are the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of
-    `plan.Mode`. `archive` is a path or "". `wrap` has the words of `flux start --wrap`. `sidecars` are keyed by the
-    container's index as text.
+    `archive` is a path or "". `wrap` has the words of `flux start --wrap`. `sidecars` are keyed by the container's
+    index as text.
 
-    In the plan of a foreign object (`foreign.pod_plan`), the five texts are "", because the pod has the command.
-    `tasks_per_node` is the number of tasks of its job on each node. `node_variables` names the variables whose values
-    differ between pods.
+    In the plan of a labelled Job (`flux_jobs.operator.objects.plan`), the five shell texts are "", because the pod has
+    the command. `tasks_per_node` is the number of tasks of its job on each node. `node_variables` names the variables
+    whose values differ between pods.
     """
 
     name: str
     size: int
+    # All hosts that may ever join, as a hostlist (RFC 29) by rank, and the host of rank 0.
     hosts: str
     lead: str
+    # The address of a lead outside this MiniCluster (`tcp://HOST:PORT`); otherwise "".
     lead_connect: str = ""
     service: str
     domain: str
+    # The quorum, the attributes and the configuration of the brokers.
     quorum: str
     attrs: dict[str, str]
     config: dict[str, Any]
+    # A value of `plan.Mode`.
     mode: str
+    # The five shell texts of `plan.Plan`.
     before: str
     lead_before: str
     follower_before: str

@@ -21,8 +21,8 @@ class Mode(enum.Enum):
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:
     """Shell text of the whole run: `before`, the command `start` that runs the brokers, and `after`.
 
-    Before and after the brokers, SIGTERM ends the text at once. While the brokers run, they end first. The exit status
-    is that of `start`.
+    If SIGTERM arrives before or after the brokers run, the shell ends at once. If it arrives while they run, the shell
+    waits until they have ended, and then runs `after`. The exit status is that of `start`.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
@@ -38,8 +38,8 @@ def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool
 def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: bool) -> str:
     """Shell text of a sidecar.
 
-    After SIGTERM, `command` ends as soon as the program ends that the shell waits for. `after` is always run. The exit
-    status is that of `command`, or 143 after SIGTERM.
+    If SIGTERM arrives while `command` runs, the shell waits for the end of its current program, and skips the rest of
+    `command`. `after` is always run. The exit status is that of `command`, or 143 after SIGTERM.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"

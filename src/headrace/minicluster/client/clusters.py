@@ -32,6 +32,8 @@ _LONGEST_LABEL = 63
 # Seconds between two requests for the remaining pods.
 _PODS_PERIOD = 0.5
 
+NO_KIND = "the cluster does not know the kind MiniCluster: headrace operator manifests | kubectl apply -f -"
+
 
 class NotFoundError(Exception):
     """There is no such MiniCluster or pod; the message names those that exist."""
@@ -77,7 +79,7 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
             return f"no MiniCluster {name} in namespace {namespace}"
         if exc.status != 404:
             raise
-        return "the cluster does not know the kind MiniCluster: headrace operator manifests | kubectl apply -f -"
+        return NO_KIND
     listed = ", ".join(there) or "none"
     return f"no MiniCluster {name} in namespace {namespace} (existing: {listed})"
 

@@ -1,7 +1,8 @@
 """The admission webhook's decisions on creations, changes and sizes of MiniClusters. Pure.
 
-The rules and messages are those of `minicluster.validate`. A change is refused only for problems that it introduces, so
-that users can still change finalizers, labels and single fields of an object that was stored before a rule existed.
+The rules and messages are those of `minicluster.api.validate`. A change is refused only for problems that it
+introduces, so that users can still change finalizers, labels and single fields of an object that was stored before a
+rule existed.
 Source: autoscaling/v1 Scale.
 """
 

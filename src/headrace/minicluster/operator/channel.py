@@ -2,7 +2,8 @@
 
 The transport is ZeroMQ with CURVE: the lead accepts only the operator's key, before a byte of a message is parsed, and
 the operator accepts only the lead's key. After a lost connection, the client reconnects: pending requests fail, and the
-watch continues. The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
+watch continues. The messages are in `minicluster.api.channel_messages`, the lead's end is in
+`minicluster.run.pod.channel_server`.
 
 The owner of a MiniCluster has the lead's key and may send anything. So a client handles one message in each turn of its
 loop, and stops reading from a lead that sends too many messages or an invalid one.

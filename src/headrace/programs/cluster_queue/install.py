@@ -73,9 +73,9 @@ _MAKES_OTHER_PODS = (
 class Install(Struct, frozen=True, kw_only=True):
     """The options of an installation.
 
-    `replicas` is the number of processes; one of them acts, all of them serve the webhook. `failure_policy` is how the
-    API server treats objects in labelled namespaces while no process responds: "Fail" rejects them, "Ignore" lets them
-    run at once. With `strict`, it rejects objects there that would bypass the queue's order.
+    `replicas` is the number of pods: the leader runs the queue, and all serve the webhook. `failure_policy` is how the
+    API server treats objects in labelled namespaces while no pod of the queue responds: "Fail" rejects them, "Ignore"
+    lets them run at once. With `strict`, it rejects objects there that would bypass the queue's order.
 
     The store is the database of PostgreSQL with the address `store`, whose password is under the key `password` of the
     Secret `store_secret` ("" for none); or a file of SQLite in the volume of the claim `store_claim`, for one process.

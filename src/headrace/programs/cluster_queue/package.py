@@ -29,7 +29,12 @@ def _memory(resources: Object) -> str:
 
 VALUES = (
     Value("image", DEFAULT_OPERATOR, NAME, "Image of the queue: the operator's image."),
-    Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one acts, all answer the API server."),
+    Value(
+        "replicas",
+        1,
+        {"type": "integer", "minimum": 1},
+        "Number of pods. One is the leader and runs the queue; all serve the webhook.",
+    ),
     Value(
         "resources",
         {},

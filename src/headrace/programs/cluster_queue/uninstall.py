@@ -69,7 +69,7 @@ async def uninstall(removal: Removal, delete_queues: bool) -> None:
 
     Raises ApiError, Unreachable, TooLongError.
     """
-    await removal.look()
+    await removal.find_objects()
     await removal.delete(removal.of(*_ADMISSION))
     # The queue may act until its pods are gone.
     await removal.delete(removal.of(_PROGRAM), "Foreground")

@@ -75,10 +75,10 @@ class Install(Struct, frozen=True, kw_only=True):
     """The options of an installation.
 
     `watched` are the namespaces of the MiniClusters, () for all namespaces. With `cert_manager`, cert-manager provides
-    the webhook's certificate. `replicas` is the number of operators; one of them reconciles, all of them serve the
-    webhook. With `view_as_volume`, pods mount the view's image instead of copying it. Each of the namespaces
-    `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is the DNS domain of the cluster, ""
-    for the operator's default.
+    the webhook's certificate. `replicas` is the number of pods: the leader reconciles, and all serve the webhook. With
+    `view_as_volume`, pods mount the view's image instead of copying it. Each of the namespaces `network_policies` gets
+    a NetworkPolicy for its MiniClusters. `cluster_domain` is the DNS domain of the cluster, "" for the operator's
+    default.
 
     An operator of `watched` namespaces may read the Lease of the Flux Operator in the namespace
     `flux_operator_namespace`, which must exist. "" grants nothing, because a Role in a missing namespace would make the

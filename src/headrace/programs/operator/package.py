@@ -54,7 +54,7 @@ VALUES = (
         "replicas",
         1,
         {"type": "integer", "minimum": 1},
-        "Number of operators; one of them acts, all answer the API server.",
+        "Number of operator pods. One is the leader and manages MiniClusters; all serve the webhook.",
     ),
     Value("resources", RESOURCES, {"type": "object"}, "Requests and limits of the operator's container."),
     Value("crd", True, SWITCH, "Install the definition of MiniClusters. It is kept when the chart is removed."),
@@ -91,7 +91,7 @@ _WORDS = {
     '"<replicas>"': "{{ $.Values.replicas }}",
     '"<resources>"': "{{ toJson $.Values.resources }}",
 }
-# Arguments of the operator that are present only if a value is set, and the value. Template actions enclose them.
+# Arguments of the operator that the chart passes only if a value is set: the argument, and the value.
 _OPTIONAL = {
     "--view-as-volume": "$.Values.viewAsVolume",
     f"--cluster-domain={_WORDS['<domain>']}": "$.Values.clusterDomain",

@@ -58,7 +58,7 @@ async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
 
     Raises ApiError, Unreachable, TooLongError.
     """
-    await removal.look()
+    await removal.find_objects()
     clusters = await _clusters_of_ours(removal) if delete_miniclusters else []
     pods = await _pods(removal, clusters)
     await removal.delete(clusters, patience=SAVING if _acts(removal) else 0)
@@ -104,7 +104,7 @@ async def _release(removal: Removal) -> None:
         if not removal.dry_run:
             await release(removal.api, one.namespace, one.name, meta["uid"])
         if meta.get("deletionTimestamp"):
-            removal.tell(f"{one}: its queue is not saved, because no operator runs")
+            removal.notify(f"{one}: its queue is not saved, because no operator runs")
 
 
 async def _keeps_definition(removal: Removal) -> bool:

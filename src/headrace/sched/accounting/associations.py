@@ -139,7 +139,11 @@ class Job:
         """Let the job wait for a moment, in the order of its arrival for HOLD and else of its priority."""
         self.leave()
         request = self.request
-        key = GroupKey(moment, request.queue, request.nodes, request.cores, self.holds if moment == HOLD else ())
+        key = GroupKey(moment, request.queue, request.nodes, request.cores)
+        if moment == HOLD:
+            key = key._replace(holds=self.holds)
+        elif moment == START:
+            key = key._replace(shape=request.shape, duration=request.duration)
         groups = self.association.groups
         group = groups.get(key)
         if group is None:

@@ -8,10 +8,11 @@ together, so a job needs headroom again when it enters SCHED (`ENTRY_LIMITS`) an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from headrace.sched.accounting.associations import Job
+from headrace.sched.accounting.associations import Counts, Job
+from headrace.sched.accounting.values import UNLIMITED, AssociationRow, QueueRow, Request
 
 
 class Limit(NamedTuple):
@@ -94,6 +95,19 @@ STRICT_LIMITS = (
     Limit("max-nodes-queue-limit", "total", lambda most, used, job: most.max_nodes - used.run_nodes - job.nodes),
     Limit("max-cores-queue-limit", "total", lambda most, used, job: most.max_cores - used.run_cores - job.cores),
 )
+
+
+_NOTHING_USED, _NOTHING_ASKED = Counts(), Request(0, 0, nodes=0, cores=0)
+
+
+def effective(limits: Sequence[Limit], row: AssociationRow, queue: QueueRow | None) -> tuple[Limit, ...]:
+    """Those of `limits` that limit something, for an association in a queue."""
+    found = []
+    for limit in limits:
+        maxima = row if limit.side == "association" else queue
+        if maxima is not None and limit.headroom(maxima, _NOTHING_USED, _NOTHING_ASKED) < UNLIMITED - 1:
+            found.append(limit)
+    return tuple(found)
 
 
 def has_headroom(limit: Limit, job: Job) -> bool:

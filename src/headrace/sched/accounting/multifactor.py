@@ -13,14 +13,24 @@ it asks about another job, and carries out the releases that a call returns.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from headrace.formats.spec.job_state import CLEANUP, DEPEND, INACTIVE, NEW, RUN, SCHED
-from headrace.formats.spec.urgency import URGENCY_HOLD
 from headrace.sched.accounting import refusals
 from headrace.sched.accounting.associations import Job
 from headrace.sched.accounting.directory import ASSOCIATIONS, BANKS, FACTORS, PROJECTS, QUEUES, Directory
-from headrace.sched.accounting.limits import ENTRY_LIMITS, HOLD_LIMITS, START_LIMITS, STRICT_LIMITS, has_headroom
+from headrace.sched.accounting.limits import (
+    ENTRY_LIMITS,
+    HOLD_LIMITS,
+    START_LIMITS,
+    STRICT_LIMITS,
+    Limit,
+    effective,
+    has_headroom,
+)
 from headrace.sched.accounting.priority import job_priority
 from headrace.sched.accounting.query import query
 from headrace.sched.accounting.releases import free
@@ -56,8 +66,14 @@ class MultiFactor:
         self._directory = Directory()
         self._jobs: dict[int, Job] = {}
         self._ready: list[int] = []
+        # The factors of the latest priority, and its value.
+        self._latest: tuple[tuple[Any, ...], int] = ((None,) * 5, 0)
         start = START_LIMITS + STRICT_LIMITS if strict else START_LIMITS
-        self._limits = {ENTRY: () if at_submit else ENTRY_LIMITS, START: () if at_submit else start}
+        self._limits = {HOLD: HOLD_LIMITS, ENTRY: () if at_submit else ENTRY_LIMITS, START: () if at_submit else start}
+        # By moment, the rows of the latest job, and the limits in them that limit something.
+        self._latest_limits: dict[int, tuple[tuple[Any, ...], tuple[Limit, ...]]] = {
+            moment: ((None, None), ()) for moment in self._limits
+        }
 
     # Submission.
 
@@ -104,7 +120,7 @@ class MultiFactor:
             if job.holds:
                 job.wait(HOLD)
 
-    def update_refusal(self, request: Request, key: str, value: str) -> str:
+    def update_refusal(self, request: Request, key: str, value: Any) -> str:
         """Why the value of a key of the jobspec may not be changed; empty if it may."""
         return refusals.update_refusal(self._directory, self._rules, request, key, value)
 
@@ -117,7 +133,7 @@ class MultiFactor:
         # A bank that was not named is the default bank at submission; it is written to the jobspec later.
         found = self._directory.find(new.userid, new.bank) if new.bank not in ("", before.row.bank) else None
         after = found or before
-        if after is before and (new.queue, new.nodes, new.cores) == (old.queue, old.nodes, old.cores):
+        if after is before and replace(new, bank=old.bank, project=old.project) == old:
             job.request = new
             return []
         if job.group is not None and job.group.key.moment != HOLD:
@@ -136,9 +152,16 @@ class MultiFactor:
     # The way of a job.
 
     def holds(self, request: Request) -> list[str]:
-        """The dependencies that a job gets at DEPEND, beyond those that it has."""
+        """The dependencies that a job gets at DEPEND, beyond those that it has.
+
+        Raises JobRefusedError if max_running_jobs of the association is -1. The databases never have this value.
+        flux-accounting's plugin takes it for an association whose row was lost.
+        """
         job = self._job(request)
-        names = [limit.name for limit in HOLD_LIMITS if limit.name not in job.holds and not has_headroom(limit, job)]
+        if job.association.row.max_running_jobs == -1:
+            raise JobRefusedError("job.state.depend: bank info is missing")
+        limits = self._effective(HOLD, job)
+        names = [limit.name for limit in limits if limit.name not in job.holds and not has_headroom(limit, job)]
         if names:
             job.leave()
             job.holds += tuple(names)
@@ -152,19 +175,13 @@ class MultiFactor:
         Raises JobRefusedError for a job that was accepted before there were associations and may not run.
         """
         job = self._job(request)
-        association, row = job.association, job.queue.row
+        association = job.association
         if not job.is_judged:
             if not self._directory.associations:
                 return None
             self._judge(job)
-        value = job_priority(
-            self._directory.weights,
-            association.row.fairshare,
-            row.priority if row is not None else 0,
-            self._directory.banks.get(association.row.bank, 0.0),
-            urgency,
-        )
-        group = job.group
+        value = self._value(association.row, job.queue.row, urgency)
+        group, has_dropped = job.group, value == 0 < job.priority
         if value != job.priority:
             job.priority = value
             if group is not None and group.key.moment != HOLD:
@@ -176,9 +193,20 @@ class MultiFactor:
                 return None
             if group is not None and group.key.moment == ENTRY:
                 job.leave()
-        elif urgency == URGENCY_HOLD and job.place == SCHED and group is None:
+        elif has_dropped and job.place == SCHED and group is None:
             # The job that had been named as ready gives its turn to another.
             self._free([one for one in association.groups.values() if one.key.moment == START])
+        return value
+
+    def _value(self, row: AssociationRow, queue: QueueRow | None, urgency: int) -> int:
+        """The priority of a job of an association in a queue. Rows are never changed, so the latest value is kept."""
+        directory = self._directory
+        factors = (row, queue, urgency, directory.banks, directory.weights)
+        latest, value = self._latest
+        if any(map(is_not, factors, latest)):
+            bank = directory.banks.get(row.bank, 0.0)
+            value = job_priority(directory.weights, row.fairshare, queue.priority if queue else 0, bank, urgency)
+            self._latest = (factors, value)
         return value
 
     def fairshare(self, request: Request) -> float:
@@ -192,7 +220,7 @@ class MultiFactor:
         """
         job = self._job(request)
         if job.place != RUN:
-            for limit in self._limits[START]:
+            for limit in self._effective(START, job):
                 if not has_headroom(limit, job):
                     if job.group is None:
                         job.wait(START)
@@ -323,7 +351,16 @@ class MultiFactor:
                     job.wait(moment)
 
     def _has_headroom(self, job: Job, moment: int) -> bool:
-        return all(has_headroom(limit, job) for limit in self._limits[moment])
+        return all(has_headroom(limit, job) for limit in self._effective(moment, job))
+
+    def _effective(self, moment: int, job: Job) -> tuple[Limit, ...]:
+        """The limits of a moment that limit something. Rows are never changed, so the latest ones are kept."""
+        rows = (job.association.row, job.queue.row)
+        known, limits = self._latest_limits[moment]
+        if rows[0] is not known[0] or rows[1] is not known[1]:
+            limits = effective(self._limits[moment], *rows)
+            self._latest_limits[moment] = (rows, limits)
+        return limits
 
     def _free(self, groups: list[Group]) -> list[Release]:
         if not groups:

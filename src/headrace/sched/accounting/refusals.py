@@ -6,6 +6,8 @@ user sees.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from headrace.sched.accounting.associations import Association
@@ -13,6 +15,7 @@ from headrace.sched.accounting.directory import Directory
 from headrace.sched.accounting.values import UNLIMITED, QueueRow, Request
 
 QUEUE_KEY, BANK_KEY = "attributes.system.queue", "attributes.system.bank"
+DURATION_KEY = "attributes.system.duration"
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -54,8 +57,8 @@ def queue_refusal(directory: Directory, association: Association, request: Reque
     return f'queue "{request.queue}" not valid for user; valid queues for user: {association.row.queues.strip()}'
 
 
-def update_refusal(directory: Directory, rules: Rules, request: Request, key: str, value: str) -> str:
-    """Why a job may not get another queue or bank; empty if it may."""
+def update_refusal(directory: Directory, rules: Rules, request: Request, key: str, value: Any) -> str:
+    """Why a job may not get another queue, bank or duration (seconds); empty if it may."""
     if key == QUEUE_KEY:
         changed = msgspec.structs.replace(request, queue=value)
         association = directory.find(request.userid, request.bank)
@@ -66,7 +69,10 @@ def update_refusal(directory: Directory, rules: Rules, request: Request, key: st
         if text := _bank_refusal(directory, rules, changed):
             return text
     else:
-        return ""
+        row = directory.queue_row(request.queue)
+        if key != DURATION_KEY or not rules.strict or row is None:
+            return ""
+        return _strict_refusal(row, msgspec.structs.replace(request, duration=value))
     return refusal(directory, rules, changed, is_new=False)
 
 

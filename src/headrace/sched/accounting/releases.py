@@ -3,22 +3,30 @@
 As in flux-accounting, the oldest job goes first, each of its dependencies is removed on its own, and a job that loses
 its last one takes a place, so that those behind it are looked at as if it were in SCHED. A job that keeps another
 dependency takes no place. Places last as long as the pass: later the counts themselves have the job.
+
+Jobs that may start get resources in an order that only the scheduler knows: the first one may have to wait for hours.
+So they take places only from jobs with the same request, which the scheduler would let wait as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, nsmallest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from headrace.formats.spec.job_state import RUN, SCHED
-from headrace.sched.accounting.associations import Counts, Job
+from headrace.sched.accounting.associations import Association, Counts, Job
 from headrace.sched.accounting.limits import BY_NAME, Limit, has_headroom
 from headrace.sched.accounting.values import Release, Request
 from headrace.sched.accounting.waiting import ENTRY, HOLD, START, Group
 
 if TYPE_CHECKING:
     from headrace.formats.spec.job_state import State
+
+# How many different requests of an association a pass may let start. The scheduler gets a job of each, and most of
+# them are withdrawn again when one has started.
+MOST_REQUESTS = 32
 
 
 class Places:
@@ -59,26 +67,17 @@ def free(
     releases: list[Release] = []
     ready: list[int] = []
     places = Places()
-    starts: dict[str, list[Group]] = {}
+    starts: list[Group] = []
     entries: list[Group] = []
     holds: list[Group] = []
     for group in groups:
         if group.key.moment == START:
-            starts.setdefault(group.key.queue, []).append(group)
+            starts.append(group)
         elif group.key.moment == ENTRY:
             entries.append(group)
         else:
             holds.append(group)
-    for in_queue in starts.values():
-        for job in _in_order(in_queue, jobs):
-            if all(has_headroom(limit, job) for limit in limits[START]):
-                job.leave()
-                ready.append(job.request.id)
-                if job.priority:
-                    places.take(job, RUN)
-        # Whether these jobs get resources soon is unknown: their queue may be stopped. So they take no places from jobs
-        # of other queues, and no other job stays behind a dependency for them.
-        places.give_back()
+    _free_starts(starts, jobs, limits[START], places, ready)
     for job in _in_order(entries, jobs):
         if all(has_headroom(limit, job) for limit in limits[ENTRY]):
             job.leave()
@@ -101,6 +100,25 @@ def free(
             places.take_run(job.used_in_queue)
     places.give_back()
     return releases, ready
+
+
+def _free_starts(
+    groups: Iterable[Group], jobs: Mapping[int, Job], limits: Sequence[Limit], places: Places, ready: list[int]
+) -> None:
+    """Add the jobs that may start to `ready`. Places last only for the jobs of one group."""
+    heads: dict[Association, list[tuple[tuple[int, int], Group]]] = {}
+    for group in groups:
+        first = group.first()
+        if first is not None:
+            heads.setdefault(jobs[first[1]].association, []).append((first, group))
+    for _, group in chain.from_iterable(nsmallest(MOST_REQUESTS, own) for own in heads.values()):
+        for job in _in_order([group], jobs):
+            if all(has_headroom(limit, job) for limit in limits):
+                job.leave()
+                ready.append(job.request.id)
+                if job.priority:
+                    places.take(job, RUN)
+        places.give_back()
 
 
 def _in_order(groups: Iterable[Group], jobs: Mapping[int, Job]) -> Iterable[Job]:

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from headrace.sched.accounting.priority import Weights
-from headrace.sched.accounting.values import UNLIMITED
+from headrace.sched.accounting.usage import Decay, ResourceWeights
+from headrace.sched.accounting.values import UNLIMITED, Settings
 
 __all__ = [
     "DEFAULT_CONFIG",
@@ -189,16 +190,14 @@ TABLES: Dict[str, Type[Struct]] = {
 DEFAULT_WEIGHTS: Dict[str, int] = msgspec.structs.asdict(Weights())
 FACTORS = tuple(DEFAULT_WEIGHTS)
 
-_WEEK = 604800
+_DECAY, _RESOURCES = Decay(), ResourceWeights()
 # The settings of a new database, in the order of listings. None of them can be deleted.
 DEFAULT_CONFIG = {
-    "priority_usage_reset_period": str(4 * _WEEK),
-    "priority_decay_half_life": str(_WEEK),
-    "decay_factor": "0.5",
-    "node_weight": "1.0",
-    "core_weight": "0.0",
-    "gpu_weight": "0.0",
-    "deny_unknown_queues": "false",
+    "priority_usage_reset_period": f"{_DECAY.priority_usage_reset_period:.0f}",
+    "priority_decay_half_life": f"{_DECAY.priority_decay_half_life:.0f}",
+    "decay_factor": str(_DECAY.decay_factor),
+    **{f"{resource}_weight": str(weight) for resource, weight in msgspec.structs.asdict(_RESOURCES).items()},
+    "deny_unknown_queues": "true" if Settings().deny_unknown_queues else "false",
 }
 
 # The columns whose place in the table is not that of their fields: fields without a default come first in a struct.

@@ -23,7 +23,8 @@ class Request(msgspec.Struct, frozen=True):
     """What a job asks for.
 
     `queue`, `bank` and `project` are empty where the jobspec names none. `cores` counts the cores on all nodes; a job
-    that asks for cores without nodes counts as one node. `duration` is in seconds, 0 for no limit.
+    that asks for cores without nodes counts as one node. `duration` is in seconds, 0 for no limit. `shape` is equal for
+    jobs that ask for the same resources under the same constraints.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Request(msgspec.Struct, frozen=True):
     nodes: int = 1
     cores: int = 1
     duration: float = 0.0
+    shape: int = 0
 
 
 class Release(NamedTuple):

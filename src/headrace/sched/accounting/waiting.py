@@ -15,13 +15,19 @@ HOLD, ENTRY, START = range(3)
 
 
 class GroupKey(NamedTuple):
-    """What the jobs of a group have in common. `holds` are their dependencies, for the moment HOLD."""
+    """What the jobs of a group have in common.
+
+    `holds` are their dependencies, for the moment HOLD. `shape` and `duration` are those of their requests, for START:
+    a scheduler that has no resources for one of these jobs has none for the others.
+    """
 
     moment: int
     queue: str
     nodes: int
     cores: int
-    holds: tuple[str, ...]
+    holds: tuple[str, ...] = ()
+    shape: int = 0
+    duration: float = 0.0
 
 
 class Waiter(Protocol):

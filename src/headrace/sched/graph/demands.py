@@ -1,8 +1,11 @@
-"""The demands of a request on each node, as the index of free resources can answer them, or None.
+"""Translates a request into its demand on each node, for the index of free resources.
 
-The index answers requests for slots of single resources, anywhere or a number of them on each of some nodes; for such
-slots inside vertices that hold the resources (sockets), or made of these; for slots of units of pools; and for whole
-nodes with minimum contents.
+The index can answer these requests; for any other, the functions here return None:
+
+- slots of single resources (such as 2 cores and a GPU), in total or a number per node
+- such slots inside their holders (sockets), or slots that consist of whole holders
+- slots of units of pools (such as 4 GB of memory)
+- whole nodes that contain at least given resources
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class Demands:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._policy = layout.policy
-        # Demands that were made before: nearly every request repeats one.
+        # A cache, because most requests repeat an earlier demand.
         self._known: dict[tuple[Parts, int, bool], Demand] = {}
 
     def whole(self, requests: Sequence[Request]) -> WholeNodes | None:
@@ -72,9 +75,9 @@ class Demands:
         return self.of_slots(units, count, True) if units else None
 
     def of_slots(self, parts: Parts, slots: int, units: bool = False) -> Demand:
-        """The demand for `slots` slots of single resources, or of `units`, on a node.
+        """The demand for slots of single resources, or with `units` of units of pools.
 
-        With 0, one slot at a time is taken wherever it is best.
+        `slots` is their number on each node. With 0, slots are placed one by one on the best nodes.
         """
         known = self._known.get((parts, slots, units))
         if known is None:
@@ -91,7 +94,7 @@ class Demands:
         return Demand(parts, 1, holder.count.low * slots, True, bool(holder.exclusive))
 
     def _hold(self, kind: str, parts: Parts) -> bool:
-        """Whether the resources of a slot are always held by vertices of type `kind`."""
+        """True if the holders of a slot's resources are the vertices of type `kind`."""
         return self._layout.held_by.get(parts[0][0]) == kind
 
     def parts(self, slot: Request) -> Parts | None:

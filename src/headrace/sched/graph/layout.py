@@ -23,19 +23,20 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Demand(NamedTuple):
-    """The free resources that a node must have: `slots` slots of `parts`.
+    """The free resources that a node must have."""
 
-    With `slots` 0 the caller takes slots one by one, each from the node with the best one; a node satisfies the demand
-    if one slot fits. With `holders` above 0, that many holders of the node must have `slots` slots each. With `alone`
-    no other job may use these holders; they are given `whole`, or else only the parts of the slots are. With `units`
-    the slots take units of the node's pools.
-    """
-
+    # The types and counts of the resources in a slot.
     parts: Parts
+    # The number of slots. With 0, the caller takes slots one by one, each from the node with the best slot, and a node
+    # satisfies the demand if one slot fits.
     slots: int
+    # If above 0: the number of holders (sockets) of the node that must have `slots` slots each.
     holders: int = 0
+    # True if no other job may use these holders.
     alone: bool = False
+    # True if the job gets these holders with all their contents; False if it gets only the parts of its slots.
     whole: bool = False
+    # True if the slots take units of the node's pools.
     units: bool = False
 
 

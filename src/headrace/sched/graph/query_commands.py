@@ -539,7 +539,9 @@ class _Command(NamedTuple):
 
 _KINDS = "SUBCOMMAND: allocate, allocate_with_satisfiability, allocate_orelse_reserve, satisfiability"
 _LIST = (
-    _Command("match", "m", Commands.match, f"give a job what it asks for: match SUBCOMMAND JOBSPEC ({_KINDS})"),
+    _Command(
+        "match", "m", Commands.match, f"allocate the requested resources to a job: match SUBCOMMAND JOBSPEC ({_KINDS})"
+    ),
     _Command(
         "multi-match", "M", Commands.multi_match, "the same for several: multi-match SUBCOMMAND JOBSPEC JOBSPEC..."
     ),
@@ -547,7 +549,7 @@ _LIST = (
         "update",
         "u",
         Commands.update,
-        "enter what a job holds: update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID START SECONDS",
+        "enter the resources of a job: update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID START SECONDS",
     ),
     _Command("attach", "j", Commands.attach, "add nodes to the graph: attach JGF"),
     _Command("remove", "r", Commands.remove, "take them out, also from jobs: remove PATH true, or remove RANKS false"),

@@ -1,20 +1,20 @@
 """Fair share in a queue: users' usage is charged as their jobs end, and orders their pending jobs.
 
 The tree, the decay of usage and the formula of priorities are those of accounting. This module only remembers the
-usage, for the simulator and for a scheduler with the option `fair-share`, which have no database. It knows no queue:
-a caller charges the usage of jobs, and submits and reprioritizes jobs with the returned priorities.
+usage, for the simulator and for a scheduler with the option `fair-share`, which have no database. It does not know
+queues: its caller charges the usage of jobs, and submits and reprioritizes jobs with the returned priorities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.sched.accounting.priority import Weights, job_priority
 from headrace.sched.accounting.tree import Bank, User, fair_share, tree
 from headrace.sched.accounting.usage import Decay, Periods
 
 _WEIGHTS = Weights()
-# Usage is forgotten after as many half-lives, as in accounting by default.
+# Usage is forgotten after this many half-lives, the default of accounting.
 _HALF_LIVES = 4
 _ROOT = Bank("root", "", 1)
 
@@ -26,7 +26,7 @@ class FairShare:
     who are in none of them are behind all others, and a user of several banks is charged in the first one. The
     usages of `users` are those at `begin` (seconds).
 
-    Raises ValueError for a half-life that is not positive, and for banks and users that are no tree.
+    Raises ValueError for a half-life that is not positive, and if banks and users do not form a tree.
     """
 
     def __init__(
@@ -70,12 +70,20 @@ class FairShare:
             self._changed |= self._periods.roll(now) > 0 or amount > 0
             self._periods.book((user, self._bank[user]), amount)
 
-    def review(self, now: float) -> set[str]:
-        """Compute all fair shares at `now`; returns the users whose fair share has changed."""
-        if not (self._periods.roll(now) or self._changed):
+    def review(self, now: float, running: Mapping[str, float] | None = None) -> set[str]:
+        """Compute all fair shares at `now`; returns the users whose fair share has changed.
+
+        `running` is usage by user that counts for this review, and is charged later.
+        """
+        if not (self._periods.roll(now) or self._changed or running):
             return set()
-        self._changed = False
-        totals = self._periods.totals
+        # Without the usage of running jobs, the next review may compute other values.
+        self._changed = bool(running)
+        totals = dict(self._periods.totals)
+        for name, amount in (running or {}).items():
+            if name in self._bank:
+                key = (name, self._bank[name])
+                totals[key] = totals.get(key, 0.0) + amount
         users = (
             User(user.name, user.bank, user.shares, totals.get(key, 0.0), user.active)
             for key, user in self._users.items()
@@ -89,7 +97,7 @@ class FairShare:
         return {user for user, value in values.items() if value != before[user]}
 
     def value(self, user: str) -> float:
-        """The fair share of a user at the last review: 1 for the first, 0 for a user who is in no bank."""
+        """The fair share of a user at the last review: 1 for the user of the first rank, 0 for one in no bank."""
         return self._values.get(user, 1.0 if self._is_open else 0.0)
 
     def priority(self, urgency: int, user: str) -> int:

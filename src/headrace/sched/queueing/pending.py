@@ -7,6 +7,7 @@ works shape by shape.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.sched.graph.request import JobRequest, Request
@@ -66,6 +67,27 @@ class PendingJobs:
         """Change a job's priority; returns how many jobs preceded it before and after. Raises KeyError."""
         job = self.by_id[jobid]
         return self.remove(jobid), self._insert(job._replace(position=(-priority, *job.position[1:])))
+
+    def move_all(self, priorities: Mapping[int, int]) -> int:
+        """Change the priorities of many jobs; returns how many jobs at the front keep their places. Raises KeyError.
+
+        The lists are sorted anew, which takes about as long as `move` for a 64th of all jobs.
+        """
+        by_id, before = self.by_id, self.order
+        for jobid, priority in priorities.items():
+            (_, arrival, _), request, shape, length = by_id[jobid]
+            by_id[jobid] = PendingJob((-priority, arrival, jobid), request, shape, length)
+        self.order = SortedList(sorted(job.position for job in by_id.values()))
+        positions: dict[str, list[Position]] = {shape: [] for shape in self.by_shape}
+        for position in self.order:
+            positions[by_id[position[2]].shape].append(position)
+        self.by_shape = {shape: SortedList(found) for shape, found in positions.items()}
+        same = 0
+        for old, new in zip(before, self.order, strict=True):
+            if old[2] != new[2]:
+                break
+            same += 1
+        return same
 
     def _insert(self, job: PendingJob) -> int:
         self.by_id[job.position[2]] = job

@@ -16,7 +16,7 @@ A call that would take too long leaves the rest to the next one (`unfinished`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace, merge
 from math import ceil
 from typing import NamedTuple
@@ -47,7 +47,9 @@ MAX_CANCELLED = 128
 REORDERED_PER_SECOND = 500
 # Up to this number, reservations are made again whenever they are out of order.
 _REORDERED_AT_ONCE = 64
-# Up to this number, jobs with reservations are looked at one by one; more of them shape by shape.
+# If at least one of so many pending jobs gets another priority, all of them are sorted anew.
+_SORT_FROM = 64
+# Up to this number, jobs with reservations are considered one by one; more of them shape by shape.
 _FEW_RESERVATIONS = 64
 
 
@@ -77,7 +79,7 @@ class Planned(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The job could not run even if the graph were idle: `failure` says what is short."""
+    """The job could not run even if the graph were idle: `failure` has the missing resources."""
 
     jobid: int
     failure: Failure | None
@@ -90,8 +92,8 @@ class Queue:
     """Pending jobs and their reservations.
 
     `depth` is how many jobs one call may try to backfill, or to move forward. `budget` is how many searches of the
-    graph one call may make for reservations, None for any number. While `unfinished`, the next call, at any time,
-    continues with the rest. If the policy limits the number of reservations, they are made whatever the budget.
+    graph one call may make for reservations, None for any number. The budget does not apply if the policy limits the
+    number of reservations. While `unfinished` is True, call `schedule` again: it continues with the rest.
     """
 
     def __init__(
@@ -128,9 +130,10 @@ class Queue:
         # The position from which on reservations must be made again in order, and the earliest time for it.
         self._disorder: Position | None = None
         self._reorder_from = 0
-        # The count of releases after which all jobs with reservations were last offered a start at once.
+        # The count of releases when `_offer_now` last tried all jobs with reservations.
         self._offered = 0
-        # Where an offer ended because the budget was used up: the position, and the time and count of releases.
+        # If the search budget ended `_offer_now` early: the position that it reached, and the time and count of
+        # releases of that call.
         self._offered_to: Position | None = None
         self._offered_in = (0, 0)
 
@@ -169,6 +172,23 @@ class Queue:
             self._note_disorder(min(was, self.pending[jobid].position))
         self._changed = True
 
+    def reprioritize_all(self, priorities: Mapping[int, int]) -> None:
+        """Change the priorities of pending jobs. Raises KeyError."""
+        waiting, reserved = self.waiting, self._reserved
+        if len(priorities) * _SORT_FROM < len(self.pending):
+            for jobid, priority in priorities.items():
+                self.reprioritize(jobid, priority)
+            return
+        # Positions of the old order mean nothing in the new one.
+        disordered = len(waiting.order) if self._disorder is None else waiting.count_before(self._disorder)
+        same = waiting.move_all(priorities)
+        reserved.served = min(reserved.served, same)
+        reserved.reposition_all()
+        first = min(same, disordered)
+        self._disorder = waiting.order[first] if first < len(waiting.order) else None
+        self._offered_to = None
+        self._changed = True
+
     def cancel(self, jobid: int) -> None:
         """Remove a pending job. Raises KeyError."""
         if jobid not in self.pending:
@@ -187,7 +207,7 @@ class Queue:
         self._changed = True
 
     def touch(self) -> None:
-        """The graph changed without this queue: a job of another queue ended, or a node came up."""
+        """Note a change of the graph that this queue did not make: a job of another queue ended, or a node came up."""
         self._resized = True
         self._search.released(self._search.now, FOR_EVER)
         self._changed = True
@@ -210,19 +230,19 @@ class Queue:
         return [jobid for _, _, jobid in self.waiting.order.first(count)]
 
     def alike(self, count: int) -> list[int]:
-        """The first waiting jobs, `count` at most, as long as they ask for the same as the first."""
+        """The ids of the pending jobs at the front, up to `count`, whose requests equal that of the first job."""
         return self.waiting.alike(count)
 
     def hold(self, jobid: int, allocation: Allocation) -> None:
-        """Enter a running job that was not started by this queue."""
+        """Add a running job that was not started by this queue."""
         self.running.add(jobid)
         self._first_end = min(self._first_end, allocation.end)
         self._search.add(jobid, allocation)
 
     def enter(self, jobid: int, selection: Selection, start: int, end: int) -> None:
-        """Enter a running job that was not started by this queue with the resources that it actually holds.
+        """Add a running job that was not started by this queue, with the resources that it actually holds.
 
-        They need not be free. The next `schedule` makes the reservations again that this breaks.
+        Reservations of these resources are cancelled, and the next `schedule` makes them again.
         """
         try:
             self.scheduler.add(jobid, selection, start, end, False)
@@ -340,7 +360,7 @@ class Queue:
             self._reserved.drop(positions[-1][2])
 
     def _note_disorder(self, position: Position) -> None:
-        """Have the reservations from a position on made again in order, as soon as the pace allows."""
+        """Schedule the reservations from a position on to be made again in order, at most REORDERED_PER_SECOND."""
         self._disorder = position if self._disorder is None else min(position, self._disorder)
 
     def _restore_order(self, now: int) -> bool:
@@ -355,10 +375,10 @@ class Queue:
             if not reserved.drop_last(first, MAX_CANCELLED):
                 self._search.unfinished = True
                 return False
-            anew = len(self.waiting.order) - self.waiting.count_before(first)
+            count = len(self.waiting.order) - self.waiting.count_before(first)
             if self.policy.reservations is not None:
-                anew = min(anew, self.policy.reservations)
-            self._reorder_from = now + (ceil(anew / REORDERED_PER_SECOND) if anew > _REORDERED_AT_ONCE else 0)
+                count = min(count, self.policy.reservations)
+            self._reorder_from = now + (ceil(count / REORDERED_PER_SECOND) if count > _REORDERED_AT_ONCE else 0)
         self._disorder = None
         return True
 
@@ -369,7 +389,7 @@ class Queue:
                 held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
                 self._start(jobid, held, decisions)
             else:
-                # This call comes after the reserved start, so `_serve_first` finds the job a start like any other.
+                # This call comes after the reserved start, so `_serve_first` searches for a new start.
                 self._search.released(now, allocation.end, holders)
                 self._reserved.reopen(jobid)
 

@@ -92,6 +92,10 @@ class ReservedStarts:
             del self.positions[bisect_left(self.positions, was)]
             insort(self.positions, self._pending.by_id[jobid].position)
 
+    def reposition_all(self) -> None:
+        """Note that jobs have moved in the queue."""
+        self.positions = sorted(self._pending.by_id[jobid].position for jobid in self.allocations)
+
     def forget(self, jobid: int) -> None:
         """Forget a job without a reservation that has left the queue."""
         self._reported.pop(jobid, None)

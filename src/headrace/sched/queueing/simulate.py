@@ -22,7 +22,7 @@ from headrace.sched.queueing.queue import Decision, Queue, Refused, Started
 # The types of resources whose utilisation is measured, where the graph has them.
 _MEASURED = ("core", "gpu")
 # Simulated seconds between two computations of all fair shares; accounting's default interval.
-REVIEW = 60
+FAIR_SHARE_INTERVAL = 60
 
 
 class Job(NamedTuple):
@@ -70,11 +70,15 @@ def simulate(
     on_start: Callable[[Run, Allocation], None] | None = None,
     on_step: Callable[[int], None] | None = None,
     fair: FairShare | None = None,
+    fair_share_interval: float = FAIR_SHARE_INTERVAL,
+    count_running: bool = False,
 ) -> Simulation:
     """Run jobs with distinct ids through an empty queue until all have ended or been refused.
 
     With `fair`, jobs are charged to their users as they end, in seconds times the cores (else the nodes) that their
     requests need at least, and priorities are those of accounting, from that usage; otherwise they are the urgencies.
+    Fair shares are computed every `fair_share_interval` seconds. With `count_running`, they include the usage of
+    running jobs until then.
 
     `on_start` is called for each start, in order; `on_step` with the number of jobs that have ended, after each event.
     """
@@ -82,7 +86,7 @@ def simulate(
     graph = queue.scheduler.graph
     used = {kind: 0 for kind in _MEASURED if kind in graph.types()}
     first = now = arrivals[0].submit if arrivals else 0
-    machine = _Machine(queue, fair, arrivals, first)
+    machine = _Machine(queue, fair, arrivals, first, fair_share_interval, count_running)
     while True:
         machine.finish(now)
         machine.review(now)
@@ -111,14 +115,25 @@ class _Machine:
     of each running job and its id.
     """
 
-    def __init__(self, queue: Queue, fair: FairShare | None, arrivals: list[Job], first: int) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        fair: FairShare | None,
+        arrivals: list[Job],
+        first: int,
+        fair_share_interval: float,
+        count_running: bool,
+    ) -> None:
         self.queue = queue
         self.fair = fair
+        self.fair_share_interval = fair_share_interval
+        self.count_running = count_running
         if fair is not None:
             for user in {job.user: None for job in arrivals}:
                 fair.add(user)
         self.arrivals = arrivals
-        self.arrived = self.ended = self.next_review = 0
+        self.arrived = self.ended = 0
+        self.next_review = 0.0
         self.waiting: dict[int, Job] = {}
         # The positions of waiting jobs in the queue.
         self.positions: dict[int, Position] = {}
@@ -137,14 +152,14 @@ class _Machine:
             self.last_end = now
             run = self.running.pop(id)
             if self.fair is not None:
-                self.fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
+                self.fair.charge(run.job.user, _usage(run, run.end), now)
 
     def review(self, now: int) -> None:
-        """Every REVIEW seconds, compute fair shares again and the priorities of jobs whose users' have changed."""
+        """After each interval, compute fair shares again and the priorities of jobs whose users' have changed."""
         if self.fair is None or now < self.next_review:
             return
-        self.next_review = now + REVIEW
-        changed = self.fair.review(now)
+        self.next_review = now + self.fair_share_interval
+        changed = self.fair.review(now, self.running_usage(now))
         for job in self.waiting.values() if changed else ():
             if job.user not in changed:
                 continue
@@ -152,6 +167,13 @@ class _Machine:
             if self.positions[job.id][0] != -priority:
                 self.queue.reprioritize(job.id, priority)
                 self.positions[job.id] = self.queue.pending[job.id].position
+
+    def running_usage(self, now: int) -> dict[str, float]:
+        """The usage of running jobs until now by user, if it counts."""
+        usage: dict[str, float] = {}
+        for run in self.running.values() if self.count_running else ():
+            usage[run.job.user] = usage.get(run.job.user, 0.0) + _usage(run, now)
+        return usage
 
     def submit(self, now: int) -> None:
         """Submit the jobs that have arrived."""
@@ -197,10 +219,10 @@ class _Machine:
         return min(moments, default=None)
 
 
-def _amount(request: JobRequest) -> int:
-    """The units that a job is charged for per second."""
-    needs = total_needs(request.resources)
-    return needs.get("core") or needs.get("node") or 1
+def _usage(run: Run, until: int) -> int:
+    """What a run is charged until a moment: seconds times cores, or times nodes if its request names no cores."""
+    needs = total_needs(run.job.request.resources)
+    return (needs.get("core") or needs.get("node") or 1) * (until - run.start)
 
 
 def _decisions(queue: Queue, now: int) -> Iterator[Decision]:

@@ -20,13 +20,13 @@ _MIN_COMPACTION = 32
 class SortedList(Generic[T]):
     """Items in ascending order, duplicates allowed.
 
-    Indices count from 0; negative indices are not supported.
+    Indices count from 0; negative indices are not supported. `items` are sorted; the list belongs to the new object.
     """
 
     __slots__ = ("_gone", "_items")
 
-    def __init__(self) -> None:
-        self._items: list[T] = []
+    def __init__(self, items: list[T] | None = None) -> None:
+        self._items: list[T] = [] if items is None else items
         # How many items at the start of `_items` have been removed.
         self._gone = 0
 

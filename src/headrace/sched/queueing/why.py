@@ -53,7 +53,7 @@ def no_match(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReque
     why = shortage(scheduler, request, now)
     if why is PROMISED and not any(job.start > now for job in scheduler.jobs.values()):
         why = _failed(scheduler, request, now) or why
-    return f"no room now: {why}{'; jobs whose ends are not known hold what it asks for' if reserves else ''}"
+    return f"no room now: {why}{'; jobs without a known end hold the requested resources' if reserves else ''}"
 
 
 def while_down(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:

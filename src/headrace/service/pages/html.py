@@ -40,6 +40,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         has_access=identity is not None,
         user=identity if here.access.accounts.several else None,
         logs_out=identity is not None and here.access.has_sessions,
+        shows_experiments=identity is not None and here.experiments.are_for(identity),
         path=request.url.path,
         forms=csrf.token(request),
         **values,

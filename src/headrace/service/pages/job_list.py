@@ -136,13 +136,13 @@ async def _entries(request: Request, chosen: dict[str, str], sort: str, most: in
 
 @router.post("/jobs/cancel")
 async def cancel(request: Request) -> Response:
-    """Ask whether to cancel the chosen jobs. With the field `sure`, cancel them and return to the list.
+    """Ask whether to cancel the chosen jobs. With the field `confirmed`, cancel them and return to the list.
 
     The filters of the list are in the address.
     """
     asked = of_query(request, _FIELDS)
     form = await request.form()
-    confirmed = "sure" in await changes(request)
+    confirmed = "confirmed" in await changes(request)
     ids = [id for text in form.getlist("job") for id in str(text).split(",")][:MOST_READ]
     here = {name: value for name, value in asked.items() if value and name != "cancelled"}
     if ids and not confirmed:
@@ -162,7 +162,7 @@ def _said(cancelled: int | None) -> str:
     """A sentence with the number of cancelled jobs, "" for None."""
     if cancelled is None:
         return ""
-    return "One job is requested to end." if cancelled == 1 else f"{cancelled} jobs are requested to end."
+    return f"Cancellation requested for {cancelled} job{'' if cancelled == 1 else 's'}."
 
 
 def _restrict(query: Query, chosen: dict[str, str]) -> None:

@@ -89,6 +89,7 @@ class Job(NamedTuple):
     forms: list[Fact]
     active: bool
     running: bool
+    bank: str
     waits: list[Fact]
     steps: list[Step]
     asked: list[Fact]
@@ -125,6 +126,7 @@ def job(raw: dict[str, Any], stored: Mapping[str, Any], now: float) -> Job:
         forms=[Fact(name, jobid.encode(raw["id"], form)) for name, form in (("decimal", "dec"), ("words", "words"))],
         active=not has_ended(raw),
         running=raw["state"] == RUN,
+        bank=raw.get("bank") or "",
         waits=_waits(raw, now),
         steps=steps(stored["eventlog"]),
         asked=_asked(raw, system),

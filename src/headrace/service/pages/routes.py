@@ -10,13 +10,16 @@ from starlette.responses import RedirectResponse, Response
 from headrace.service import problems, service
 from headrace.service.fields import BadFields, of_query
 from headrace.service.pages import (
+    experiments,
     html,
     job,
     job_list,
+    job_priority,
     login,
     machine,
     people,
     queue,
+    shares,
     statistics,
     submit,
 )
@@ -51,10 +54,13 @@ async def home(request: Request) -> Response:
 for page in (
     job_list,
     job,
+    job_priority,
     submit,
     queue,
     machine,
     statistics,
+    shares,
+    experiments,
     people,
 ):
     router.include_router(page.router)

@@ -24,8 +24,8 @@ from headrace.wire.query.job_options import Option, Web
 AREAS = (job_options.DEPENDENCIES, job_options.ENVIRONMENT)
 # The order of the form's fields. Other options follow; fields with several lines are last.
 _ORDER = (
-    *("name", "nodes", "tasks", "cores_per_task", "gpus_per_task", "duration", "queue", "urgency", "cwd", "exclusive"),
-    *("dependencies", "env"),
+    *("name", "nodes", "tasks", "cores_per_task", "gpus_per_task", "duration", "queue", "bank", "project"),
+    *("urgency", "cwd", "exclusive", "dependencies", "env"),
 )
 
 

@@ -22,10 +22,10 @@ class UseridMismatch(PermissionError):
 def mismatch(name: str, userid: int, must_be_there: bool = False) -> str:
     """How a user of the store differs from passwd, and how to fix it; "" if they agree.
 
-    A user whose name and userid are both missing in passwd is right, unless the user `must_be_there`.
+    If passwd has neither the name nor the userid, this is an error only with `must_be_there`.
     """
     remedy = f"headrace api users renumber {name}, or users remove {name}"
-    in_passwd = _userid(name)
+    in_passwd = userid_in_passwd(name)
     if in_passwd == userid:
         return ""
     if in_passwd is not None:
@@ -36,7 +36,8 @@ def mismatch(name: str, userid: int, must_be_there: bool = False) -> str:
     return f"'{name}' has no entry in passwd: headrace api users remove {name}" if must_be_there else ""
 
 
-def _userid(name: str) -> int | None:
+def userid_in_passwd(name: str) -> int | None:
+    """The userid that passwd has for a name, None if it has none."""
     try:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):

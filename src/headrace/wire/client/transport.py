@@ -82,12 +82,12 @@ def connect(uri: str, timeout: Optional[float] = None) -> socket.socket:
         code = exc.errno or errno.EIO
         text = "the socket's path is too long" if exc.errno is None else os.strerror(code)
         raise OSError(code, f"Unable to connect to Flux: broker socket {path}: {text}") from None
-    greeted = _greet(sock)
-    greeted.settimeout(None)
-    return greeted
+    greeted(sock).settimeout(None)
+    return sock
 
 
-def _greet(sock: socket.socket) -> socket.socket:
+def greeted(sock: socket.socket) -> socket.socket:
+    """Wait for the broker's greeting, and return the socket. Raises OSError, and closes the socket."""
     try:
         first = sock.recv(1)
     except OSError as exc:
@@ -160,7 +160,7 @@ def _connect_ssh(host: str, path: str) -> socket.socket:
             ) from None
         theirs.close()
         try:
-            return _greet(ours)
+            return greeted(ours)
         except OSError as exc:
             text = os.pread(ssh_stderr, 4096, 0).decode("utf-8", "replace").strip()
             raise OSError(exc.errno, f"{exc.strerror}: {text}" if text else exc.strerror) from None

@@ -59,8 +59,8 @@ class DeltaTime(HumanTime):
 class Formatter:
     """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
 
-    Raises QueryError for any other value. Colors are those of Flux, which highlights the name of an event, and that of
-    an exception most.
+    Raises QueryError for any other value. Colors are those of Flux: the names of events, and in red those of
+    exceptions.
     """
 
     __slots__ = ("_colored", "_human", "_json", "_start", "_times")

@@ -572,7 +572,7 @@ def test_an_emptied_database_is_damage_that_can_be_moved_away(tmp_path: Path, da
         file.unlink()
     journal, found = opened(tmp_path)
     assert (found, list(journal.load().jobs)) == ([b"new"], [])
-    assert journal.missing.startswith(f"{path} is missing, and the jobs that it had are lost")
+    assert journal.missing.startswith(f"{path} is missing, and the jobs in it are lost")
     journal.close()
     # It goes on without from now on.
     journal, found = opened(tmp_path)
@@ -598,7 +598,7 @@ def test_an_emptied_journal_is_told(tmp_path: Path, is_checkpointed: bool, is_re
     journal, found = opened(tmp_path)
     assert found == []
     told = is_checkpointed or not is_removed
-    assert journal.missing == (f"{path} is empty or missing: what it had of jobs is lost" if told else "")
+    assert journal.missing == (f"{path} is empty or missing: the job data in it is lost" if told else "")
     journal.close()
     journal, _ = opened(tmp_path)
     assert journal.missing == ""

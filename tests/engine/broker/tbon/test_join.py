@@ -57,7 +57,7 @@ def answer(asked: Any, name: str | None) -> Any:
 def test_who_has_not_met_its_parent_ends_with_who_started_it(
     monkeypatch: pytest.MonkeyPatch, starter: int, met: bool, ends: bool
 ) -> None:
-    monkeypatch.setattr(join, "_LOOK", 0.001)
+    monkeypatch.setattr(join, "_POLL_INTERVAL", 0.001)
 
     async def scenario() -> None:
         went: list[str] = []

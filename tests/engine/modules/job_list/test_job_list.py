@@ -50,7 +50,7 @@ class World:
         self.client = broker.client()
 
     def _journal(self, msg: Message) -> None:
-        assert msg.obj == {"full": True}
+        assert msg.obj == {"full": True, "grouped": True}
         self.journal = msg
         if not self.has_past:
             self.past_ends()
@@ -148,6 +148,21 @@ def test_pending_come_by_priority_then_running_then_finished_newest_first(in_bro
         assert await world.ids() == [6, 5, 7, 8, 9, 4, 3, 2, 1]
         assert await world.ids(max_entries=3) == [6, 5, 7]
         assert await world.ids(max_entries=6) == [6, 5, 7, 8, 9, 4]
+
+    with_world(in_broker, scenario)
+
+
+def test_events_of_several_jobs_in_one_message_change_each_of_them(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        for id in (1, 2, 3):
+            world.pending(id)
+        world.done(4)
+        world.tell(0, "memo:x", "priority:20", ids=[2, 3, 4])
+        await world.settle()
+        attrs = ["priority", "annotations"]
+        found = {job.pop("id"): job for job in await world.listing(attrs=attrs)}
+        changed = {"priority": 20, "annotations": {"user": {"uri": "x"}}}
+        assert found == {1: {"priority": 16}, 2: changed, 3: changed, 4: {**changed, "priority": 16}}
 
     with_world(in_broker, scenario)
 

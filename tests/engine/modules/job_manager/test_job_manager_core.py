@@ -71,7 +71,15 @@ def test_a_new_urgency_reorders_the_request() -> None:
     world.submit(1)
     world.core.set_urgency(world.core.active[1], 20, 0)
     world.flush()
-    assert world.asked(Prioritize) == [Prioritize(1, 20)]
+    assert world.asked(Prioritize) == [Prioritize({1: 20})]
+
+
+def test_equal_memos_of_different_types_stay_as_they_are() -> None:
+    world = World()
+    for id, value in ((1, 1), (2, True)):
+        world.submit(id)
+        world.core.post(world.core.active[id], "memo", {"note": value})
+    assert [repr(world.context(id, "memo")) for id in (1, 2)] == ["{'note': 1}", "{'note': True}"]
 
 
 def test_resources_that_cross_a_cancellation_are_given_back() -> None:

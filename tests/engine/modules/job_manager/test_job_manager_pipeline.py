@@ -315,6 +315,25 @@ def test_a_checkpoint_that_cannot_be_made_is_made_later(
     in_broker(after, statedir=str(tmp_path))
 
 
+def test_checkpoints_write_no_more_than_the_journal_had(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_CHECKPOINT_AT", 1)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        journal = pipeline_of(world).journal
+        assert journal is not None
+        for _ in range(40):
+            await world.job(urgency=0)
+            await world.until(lambda: not pipeline_of(world)._busy())
+        # Each checkpoint has all waiting jobs, so their number may grow only with the logarithm of that of the jobs.
+        assert 2 <= journal.number <= 8
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
 def test_a_checkpoint_for_which_there_is_no_room_is_made_when_there_is(
     in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

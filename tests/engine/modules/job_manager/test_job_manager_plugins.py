@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from accounts_world import association
-from jobs_world import World, jobspec
+from accounts_world import association, queue
+from jobs_world import QUEUES, World, jobspec, signed
 
 from headrace.engine.broker.module.context import RpcError
 from headrace.formats.spec.job_state import PRIORITY, SCHED
+from headrace.formats.spec.message import FLAG_STREAMING
 
 Run = Callable[..., None]
 
@@ -140,6 +141,59 @@ def test_waiting_jobs_get_their_priorities_from_the_services(in_broker: Run) -> 
     in_broker(scenario)
 
 
+def test_the_events_of_equal_jobs_are_one_message_to_those_who_ask_for_it(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        rows = [*own_rows(def_bank="A"), *own_rows(bank="B", def_bank="A", fairshare=0.25)]
+        await world.client.rpc("job-manager.jobtap", {"load": PATH, "conf": {"config": {"associations": rows}}})
+        ids = {bank: [await world.job(jobspec(bank=bank)) for _ in range(3)] for bank in ("A", "B")}
+        tags = {}
+        for grouped in (True, False):
+            body = {"full": False, "grouped": grouped}
+            tags[grouped] = world.client.start("job-manager.events-journal", body, None, FLAG_STREAMING)
+            while (await world.client.next(tags[grouped])).obj["events"]:
+                pass
+        await world.client.rpc("job-manager.mf_priority.rec_update", {"data": own_rows(fairshare=0.75, def_bank="A")})
+        await world.client.rpc("job-manager.mf_priority.reprioritize")
+        body = (await world.client.next(tags[True])).obj
+        assert body["ids"] == ids["A"]
+        assert [(event["name"], event["context"]) for event in body["events"]] == [
+            ("memo", {"fairshare": 0.75}),
+            ("priority", {"priority": 75000}),
+        ]
+        for id in ids["A"]:
+            assert (await world.client.next(tags[False])).obj == {"id": id, "events": body["events"]}
+        await world.cancel(ids["B"][0])
+        for tag in tags.values():
+            assert (await world.client.next(tag)).obj["id"] == ids["B"][0]
+
+    in_broker(scenario)
+
+
+def test_a_strict_queue_refuses_a_longer_duration_to_users_and_not_to_the_owner(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        guest = broker.client(guest=True)
+        rows = [association(userid, "A", queues="batch") for userid in (os.getuid(), guest.userid)]
+        conf = {"config": {"associations": rows, "queues": [queue("batch", max_time_per_job=1)]}}
+        await world.client.rpc("job-manager.jobtap", {"load": PATH, "conf": conf})
+        spec = jobspec(queue="batch", duration=60)
+        body = {"J": signed(spec, guest.userid), "urgency": 16, "flags": 0}
+        mine, own = (await guest.rpc("job-ingest.submit", body))["id"], await world.job(spec)
+        updates = {"attributes.system.duration": 120}
+        reply = await guest.call("job-manager.update", {"id": mine, "updates": updates})
+        assert (reply.errnum, "asks for 2 minutes" in reply.text) == (errno.EINVAL, True), reply.text
+        for id in (mine, own):
+            await world.client.rpc("job-manager.update", {"id": id, "updates": updates})
+            assert ("jobspec-update", updates) in await world.events(id)
+
+    in_broker(
+        scenario, config={**QUEUES, "headrace": {"guests": {"submit": "as-owner"}}, "accounting": {"strict": True}}
+    )
+
+
 def test_changed_priorities_reach_the_scheduler_together(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)
@@ -152,7 +206,7 @@ def test_changed_priorities_reach_the_scheduler_together(in_broker: Run) -> None
         rows = own_rows(max_active_jobs=1000, fairshare=0.75)
         await world.client.rpc("job-manager.mf_priority.rec_update", {"data": rows})
         await world.client.rpc("job-manager.mf_priority.reprioritize")
-        assert sorted(pair for jobs in sent for pair in jobs) == [[id, 75000] for id in ids]
+        assert sorted(pair for jobs in sent for pair in jobs) == [(id, 75000) for id in ids]
         assert len(sent) < 10
 
     in_broker(scenario)
@@ -178,7 +232,11 @@ def test_plugins_of_the_configuration_are_loaded_at_the_start(in_broker: Run) ->
         (1, "job-manager.plugins: must be an array of tables"),
         ([1], "job-manager.plugins: must be an array of tables"),
         ([{"load": 1}], "job-manager.plugins[0].load: must be a string, not 1"),
-        ([{}, {"load": "x.so"}], "job-manager.plugins[1].load: x.so: only built-in plugins can be loaded"),
+        ([{"lod": "mf_priority.so"}], "job-manager.plugins[0]: must have the key load or remove"),
+        (
+            [{"remove": "all"}, {"load": "x.so"}],
+            "job-manager.plugins[1].load: x.so: only built-in plugins can be loaded",
+        ),
         ([{"remove": "x.so"}], "job-manager.plugins[0].remove: Failed to find plugin to remove"),
     ],
 )
@@ -218,7 +276,8 @@ def test_a_job_changes_its_bank_where_the_policy_lets_it(in_broker: Run) -> None
         reply = await world.client.call("job-manager.update", update)
         assert reply.text == "update of attributes.system.bank not supported"
         rows = own_rows() + own_rows(bank="B", max_running_jobs=1)
-        await world.client.rpc("job-manager.jobtap", {"load": PATH, "conf": {"config": {"associations": rows}}})
+        conf = {"config": {"associations": rows, "projects": [{"project": "*"}]}}
+        await world.client.rpc("job-manager.jobtap", {"load": PATH, "conf": conf})
         for value, why in ((1, "bank must be a name, not 1"), ("C", "update_bank: cannot find flux-accounting entry")):
             reply = await world.client.call(
                 "job-manager.update", {"id": id, "updates": {"attributes.system.bank": value}}

@@ -153,8 +153,89 @@ def test_only_changed_priorities_make_events_and_reach_the_scheduler() -> None:
     world.flush()
     assert world.events(1)[-1] == "priority" and world.events(1).count("priority") == 1
     assert world.events(2)[-2:] == ["memo", "priority"]
-    assert world.asked(Prioritize) == [Prioritize(2, 75000)]
+    assert world.asked(Prioritize) == [Prioritize({2: 75000})]
     assert [job.priority for job in world.core.active.values()] == [50000, 75000]
+
+
+def reprioritize_all(world: World) -> None:
+    for job in list(world.core.active.values()):
+        world.core.steps.reprioritize(job)
+    world.flush()
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_job_is_asked_for_when_its_priority_rises_from_zero_and_withdrawn_when_it_falls_to_zero(
+    limit: int,
+) -> None:
+    world = world_with(config(association(USER, "A"), association(USER + 1, "A", fairshare=0.0)))
+    world.core.allocations.scheduler_is_ready(limit)
+    world.submit(1, userid=USER)
+    world.submit(2, userid=USER + 1)
+    assert asked(world) == [1]
+    factors_of(world).rec_update([association(USER, "A", fairshare=0.0), association(USER + 1, "A", fairshare=0.25)])
+    reprioritize_all(world)
+    assert world.asked(Cancel) == [Cancel(1)]
+    world.alloc(1, AllocResponse.CANCEL)
+    assert asked(world) == [1, 2]
+    assert [job.priority for job in world.core.active.values()] == [0, 25000]
+
+
+def test_a_job_behind_the_limit_of_the_scheduler_keeps_its_place_in_the_new_order() -> None:
+    world = world_with(config(association(USER, "A", fairshare=0.9), association(USER + 1, "A", fairshare=0.1)))
+    world.core.allocations.scheduler_is_ready(1)
+    world.submit(1, userid=USER)
+    world.submit(2, userid=USER + 1)
+    factors_of(world).rec_update([association(USER + 1, "A", fairshare=0.2)])
+    reprioritize_all(world)
+    world.alloc(1)
+    assert asked(world) == [1, 2]
+
+
+def test_the_scheduler_gets_collected_priorities_of_the_jobs_that_it_still_has() -> None:
+    world = world_with(config(association(USER, "A")))
+    for id in (1, 2, 3):
+        world.submit(id, userid=USER)
+    factors_of(world).rec_update([association(USER, "A", fairshare=0.75)])
+    world.core.allocations.collect_priorities()
+    reprioritize_all(world)
+    world.core.set_urgency(world.core.active[2], 17, 0)
+    world.alloc(1)
+    assert world.asked(Prioritize) == []
+    world.core.allocations.send_priorities()
+    world.flush()
+    assert world.asked(Prioritize) == [Prioritize({2: 76000, 3: 75000})]
+    # A scheduler that has gone meanwhile gets no priorities: the next one gets them with the requests.
+    world.core.allocations.collect_priorities()
+    factors_of(world).rec_update([association(USER, "A", fairshare=0.25)])
+    reprioritize_all(world)
+    world.core.allocations.scheduler_is_gone()
+    world.core.allocations.send_priorities()
+    world.flush()
+    assert len(world.asked(Prioritize)) == 1
+
+
+def test_a_job_in_sched_without_a_bank_gets_one_when_the_policy_is_loaded() -> None:
+    world = World()
+    world.submit(1, userid=USER)
+    world.submit(2, userid=0)
+    world.submit(3, userid=USER)
+    world.alloc(3)
+    world.core.steps.replace(policy(config(association(USER, "A", def_project="p"))))
+    reprioritize_all(world)
+    assert [(name, context) for _, name, context in world.core.active[1].events[4:]] == [
+        ("jobspec-update", {"attributes.system.bank": "A", "attributes.system.project": "p"}),
+        ("memo", {"fairshare": 0.5}),
+        ("priority", {"priority": 50000}),
+    ]
+    # The scheduler has the old jobspec, so it gets a new request.
+    assert world.asked(Cancel) == [Cancel(1)]
+    world.alloc(1, AllocResponse.CANCEL)
+    assert asked(world) == [1, 2, 3, 1]
+    # The owner has no association, and the jobspec of a running job does not change.
+    assert "jobspec-update" not in world.events(2) + world.events(3)
+    count = len(world.events(1))
+    reprioritize_all(world)
+    assert len(world.events(1)) == count
 
 
 def test_jobs_wait_for_data_and_are_then_judged() -> None:

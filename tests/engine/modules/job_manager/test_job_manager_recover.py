@@ -187,7 +187,7 @@ def test_jobs_that_need_a_lost_database_are_counted_the_others_are_there(in_brok
         world = World(broker)
         assert await world.all_events() == []
         path = tmp_path / "jobs" / "jobs.sqlite"
-        assert any(f"1 jobs are lost, which need what was in a lost {path}" in line for line in broker.logged)
+        assert any(f"1 jobs are lost: their data was in {path}, which is lost" in line for line in broker.logged)
         await world.begin()
         await world.run(await world.job())
 
@@ -482,7 +482,7 @@ def test_the_log_says_that_a_checkpoint_or_a_journal_is_missing(in_broker: Run, 
     async def without_database(broker: Any) -> None:
         broker.load(job_manager)
         assert not any("is new" in line for line in broker.logged)
-        assert any(f"{path} is missing, and the jobs that it had are lost" in line for line in broker.logged)
+        assert any(f"{path} is missing, and the jobs in it are lost" in line for line in broker.logged)
 
     async def without_journal(broker: Any) -> None:
         broker.load(job_manager)

@@ -101,7 +101,7 @@ def test_what_has_no_place_for_tasks_or_is_asked_for_twice_is_refused(in_broker:
             world.submit(job, asking(*types))
         await world.settle()
         assert [(world.answers[job][0]["type"], world.answers[job][0].get("note", "")[:30]) for job in (1, 2, 3)] == [
-            (2, "what was asked for is on no no"),
+            (2, "no requested resource is on a "),
             (2, "resources: core is asked for t"),
             (0, ""),
         ]

@@ -58,7 +58,7 @@ def test_without_a_half_life_priorities_are_those_of_the_job_manager() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1s", "x", "inf", "1w"])
 def test_a_half_life_is_a_duration_longer_than_none(text: str) -> None:
-    with pytest.raises(SettingsError, match="fair-share: must be the time"):
+    with pytest.raises(SettingsError, match="fair-share: must be the half-life"):
         read({}, [f"fair-share={text}"])
     assert read({"sched-fluxion-qmanager": {"fair-share": "2h"}}).fair_share == 7200
 

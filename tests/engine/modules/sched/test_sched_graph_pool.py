@@ -220,7 +220,7 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
         elif name == "cancel" and waiting:
             assert pool.cancel(waiting[a % len(waiting)])
         elif name == "priority" and waiting:
-            pool.reprioritize(waiting[a % len(waiting)], b)
+            pool.reprioritize([(waiting[a % len(waiting)], b)])
         elif name in ("up", "down"):
             (pool.set_up if name == "up" else pool.set_down)(1 << a)
         elif name == "release" and held:

@@ -148,7 +148,7 @@ def test_ranks_that_are_there_already_are_not_added_again(in_broker: Run) -> Non
         await world.settle()
         assert world.ranks(1) == "0-3"
         assert broker.logged[-1].endswith(
-            "rank 3 is node3 in one set and other in the other: nothing is scheduled on what was added"
+            "rank 3 is node3 in one set and other in the other: nothing is scheduled on the added resources"
         )
 
     in_broker(scenario)

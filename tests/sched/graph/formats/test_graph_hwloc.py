@@ -201,8 +201,8 @@ def test_storage_is_counted_in_gigabytes_and_keeps_its_number() -> None:
         ("", "not well-formed"),
         ("<topology>", "not well-formed"),
         ("<graphml/>", "outermost element must be topology, not graphml"),
-        ("<topology/>", "one Machine outermost, not nothing"),
-        (f"<topology>{core(0)}</topology>", "one Machine outermost, not Core"),
+        ("<topology/>", "the outermost object must be one Machine, not nothing"),
+        (f"<topology>{core(0)}</topology>", "the outermost object must be one Machine, not Core"),
         (machine(core(0), version="3.0"), "version 3.0"),
         (machine(), "no PU"),
         (machine(obj("Sausage")), "unknown type 'Sausage'"),
@@ -245,7 +245,7 @@ def test_resource_query_loads_the_types_it_is_told(tmp_path: Path, capfd: pytest
 
 def test_resource_query_says_why_it_does_not_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ask(tmp_path, "<topology/>") == 1
-    assert "ERROR: hwloc: there must be one Machine outermost, not nothing" in capfd.readouterr().err
+    assert "ERROR: hwloc: the outermost object must be one Machine, not nothing" in capfd.readouterr().err
     assert ask(tmp_path, machine(core(0)), "-S", "PA") == 1
     assert "format hwloc has no subsystem power" in capfd.readouterr().err
 

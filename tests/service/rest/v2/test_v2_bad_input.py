@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from instance import clean_env
 from schemathesis import GenerationMode
+from tests.service.conftest import Instance, accounted
 
 from headrace.service.rest.v2 import openapi
 from sizes import size
@@ -32,8 +34,9 @@ OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 # Requests of an operation in each mode.
 EXAMPLES = max(5, size("api_requests") // len(OPERATIONS) // 2)
 PROBLEM = {"type", "title", "status", "detail", "field", "errno"}
-# Some of the ids are those of jobs.
+# Some of the ids are those of jobs, and some of the names those of a bank and its user.
 _KNOWN = 2
+NAMES = {"bank": "plants", "user": "bob.x"}
 # Bytes: the resident memory of a process rises in steps until it has settled; and what may be kept of a request, which
 # is less than the smallest object.
 STEP, OF_REQUEST = 6 << 20, 24
@@ -63,6 +66,9 @@ class Service:
         number = self.answers.total()
         if "jobid" in case.path_parameters and self.jobs and number % _KNOWN:
             case.path_parameters["jobid"] = self.jobs[number % len(self.jobs)]
+        for name, known in NAMES.items():
+            if name in case.path_parameters and number % _KNOWN:
+                case.path_parameters[name] = known
         call = case.as_transport_kwargs(base_url=self.url)
         if call["method"] == "POST" and call["url"].endswith("/v2/jobs") and isinstance(call.get("json"), dict):
             self.submit_twice(call, number)
@@ -99,11 +105,17 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def service(modules_own: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with accounted(tmp_path_factory.mktemp("accounted")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def service(own: Instance, tmp_path_factory: pytest.TempPathFactory) -> Any:
     # What is made up is not run.
-    modules_own.flux("queue", "stop", "--quiet")
+    own.flux("queue", "stop", "--quiet")
     argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
-    env = clean_env(FLUX_URI=modules_own.uri)
+    env = clean_env(FLUX_URI=own.uri)
     said = tmp_path_factory.mktemp("service") / "stderr"
     with said.open("w") as err, subprocess.Popen(
         argv, env=env, stdout=subprocess.PIPE, stderr=err, text=True, cwd="/"
@@ -115,11 +127,11 @@ def service(modules_own: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         # Its connection to the broker, the journal that readers of the news share, and what Python opens when it needs
         # it.
         until(lambda: found.open_descriptors() <= found.descriptors + 5)
-        listed = modules_own.flux("jobs", "-a", "-n", "-c", "0", "-o", "{id.f58plain}").split()
+        listed = own.flux("jobs", "-a", "-n", "-c", "0", "-o", "{id.f58plain}").split()
         process.terminate()
         assert process.wait() == 0
         assert "Traceback" not in said.read_text()
-    modules_own.flux("cancel", "--all")
+    own.flux("cancel", "--all")
     assert sorted(listed) == sorted(set(found.jobs)) and found.answers[200] and found.answers[422]
 
 

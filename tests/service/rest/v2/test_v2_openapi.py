@@ -51,6 +51,7 @@ def test_each_answer_is_as_its_schema_says(group: Group) -> None:
     group.instance.flux("job", "wait-event", made, "clean")
     token = client.post("/v2/tokens", json={"note": "short"}).json()["id"]
     jobs = [f"/v2/jobs/{id}{rest}" for id in (made, waits) for rest in ("", "/jobspec", "/eventlog")]
+    jobs += [f"/v2/jobs/{waits}/priority"]
     asked = ["/v2/jobs?fields=id,why,annotations", *jobs, f"/v2/jobs/{made}/R", "/v2/statistics?bin=1h"]
     requests: list[tuple[str, str, Any]] = [("get", path, None) for path in (*_read_without_parts(document), *asked)]
     requests += [
@@ -62,9 +63,14 @@ def test_each_answer_is_as_its_schema_says(group: Group) -> None:
         ("post", f"/v2/jobs/{waits}/cancel", {}),
         ("post", "/v2/users", {"name": "described.x", "password": "a password of users"}),
         ("post", "/v2/users/described.x", {"admin": True}),
+        ("post", "/v2/banks/physics/users", {"user": "described.x"}),
+        ("post", "/v2/banks/physics/users/described.x", {"max_nodes": None}),
+        ("delete", "/v2/banks/physics/users/described.x", None),
+        ("post", "/v2/banks/physics", {"shares": 3}),
         ("post", "/v2/tokens", {}),
         ("delete", f"/v2/tokens/{token}", None),
         ("delete", "/v2/users/described.x", None),
+        ("get", "/v2/experiments/study", None),
         ("get", "/v2/jobs/fNoSuchJob", None),
         ("post", "/v2/jobs", {"tasks": 0, "nodes": 0}),
     ]

@@ -17,7 +17,7 @@ from headrace.engine.broker import signals
 from headrace.engine.broker.attrs import AttrTable
 from headrace.engine.broker.boot import boot
 from headrace.engine.broker.boot.boot import BootError, BootInfo, asked_methods
-from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, create_planned_rundir, make_rundir
 from headrace.engine.broker.module import process
 from headrace.engine.broker.module.context import RpcError
 from headrace.engine.broker.module.host import exec_modules, names_for
@@ -50,9 +50,9 @@ def run_broker(
 ) -> int:
     """Run the broker of `info`; returns its exit code.
 
-    `starter` is the pid of a process that removes `rundir` if it can. `agent` is the pid of an existing agent and our
-    end of its socket; the pid is 0 if the agent was not forked yet, as in a test instance. Without `agent`, an agent is
-    forked here. Raises LaunchError.
+    `starter` is the pid of a `flux start` that removes `rundir` unless it is killed; 0 if there is none. `agent` is the
+    pid of an existing agent and the broker's end of its socket; the pid is 0 if the agent was not forked yet, as in a
+    test instance. Without `agent`, an agent is forked here. Raises LaunchError.
     """
     if info.rank == 0:
         if options.attrs.get("statedir"):
@@ -75,13 +75,13 @@ def run_broker(
     # A broker of a test instance is one of many forks and gets a title. A single broker keeps its command line.
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
     raise_file_limit()
-    its = (rundir if own or starter else "", starter, info.rank)
+    agent_arguments = (rundir if own or starter else "", starter, info.rank)
     if agent is None:
         from headrace.engine.agent.start import spawn_agent
 
-        agent = spawn_agent(*its)
-    # The folder is created only now, because the agent removes it if this process is killed.
-    make_unmade(options)
+        agent = spawn_agent(*agent_arguments)
+    # A new run directory is created only after the fork of the agent, which removes it if this process is killed.
+    create_planned_rundir(options)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     if info.rank:
@@ -94,7 +94,7 @@ def run_broker(
     scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
     env = with_flux(os.environ) if info.rank == 0 or scripts else {}
     command = options.command if info.rank == 0 else None
-    another = partial(_spawn_another, *its)
+    another = partial(_spawn_another, *agent_arguments)
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked, another)
     if options.on_state is not None:
         broker.on_state = options.on_state

@@ -23,7 +23,7 @@ from headrace.engine.agent.zygote import Zygote, fork_zygote
 from headrace.engine.broker import signals
 from headrace.engine.broker.boot import boot
 from headrace.engine.broker.boot.boot import method_in_test_instance
-from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, create_planned_rundir, make_rundir
 from headrace.engine.broker.launch.preload import preload
 from headrace.engine.broker.launch.supervisor import Supervisor
 from headrace.engine.broker.state import machine
@@ -56,7 +56,7 @@ def start_many(options: LaunchOptions) -> int:
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     try:
         if topology is None:
-            make_unmade(options)
+            create_planned_rundir(options)
             return _run_programs(options, rundir, quorum, cleanup)
         return _run_forks(options, rundir, quorum, topology, hosts)
     except OSError as exc:
@@ -84,7 +84,7 @@ def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topol
     try:
         preload(options.size > 1)
         # Not earlier: if this process is killed, the zygote removes the folder.
-        make_unmade(options)
+        create_planned_rundir(options)
         brokers = _Forks(options, rundir, quorum, topology, hosts, agents)
         brokers.supervisor.listen()
         signals.catch()

@@ -67,9 +67,9 @@ class LaunchOptions:
         self.start_verbose = start_verbose
         # Called in the broker's process with the name of each state that it enters.
         self.on_state = on_state
-        # `unmade` is the path of a new private run directory that was not created yet. `new_statedir` is a state
+        # `planned_rundir` is the path of a private run directory that was not created yet. `new_statedir` is a state
         # directory that was created by this start.
-        self.unmade = self.new_statedir = ""
+        self.planned_rundir = self.new_statedir = ""
         self.attrs = {} if attrs is None else attrs
         self.config = config or {}
         self.config_path = config_path
@@ -109,8 +109,8 @@ def check(options: LaunchOptions) -> None:
 def make_rundir(options: LaunchOptions, later: bool = False) -> str:
     """Create the run directory, and the `statedir` if it is requested; returns the run directory.
 
-    It is the requested folder, or a new private one with a path short enough for sockets. Raises LaunchError without
-    leaving a folder behind. With `later`, a private folder is created only by `make_unmade`.
+    It is the requested folder, or a new private one with a path short enough for sockets. With `later`, a private
+    folder is only planned, and `create_planned_rundir` creates it. Raises LaunchError without leaving a folder behind.
     """
     statedir = options.attrs.get("statedir", "")
     if statedir:
@@ -125,7 +125,7 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
         raise
     _warn_if_guests_are_locked_out(options, path)
     if not later:
-        make_unmade(options)
+        create_planned_rundir(options)
     return path
 
 
@@ -208,14 +208,14 @@ def _new_path(options: LaunchOptions, base: str) -> str:
 
     Importing package tempfile would take longer than this.
     """
-    while not options.unmade or os.path.lexists(options.unmade):
-        options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
-    return options.unmade
+    while not options.planned_rundir or os.path.lexists(options.planned_rundir):
+        options.planned_rundir = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+    return options.planned_rundir
 
 
-def make_unmade(options: LaunchOptions) -> None:
-    """Create the folder `unmade`. Raises LaunchError."""
-    path, options.unmade = options.unmade, ""
+def create_planned_rundir(options: LaunchOptions) -> None:
+    """Create the run directory that `make_rundir` has planned, if it has. Raises LaunchError."""
+    path, options.planned_rundir = options.planned_rundir, ""
     if path:
         try:
             _make_folder(path, _rundir_mode(options))

@@ -56,10 +56,10 @@ _OWNER_ONLY = "Request requires owner credentials"
 class ModuleContext:
     """The broker as module `name` sees it.
 
-    `uuid` is the module's address in route stacks, `owner` the uid of the instance. `at_flush(fn)` runs a function once
-    when the messages of this loop turn are delivered; messages that it sends belong to the same turn. `at_turn_end(fn)`
-    runs it when nothing is left to deliver, for writes that leave the process or wait for a disk. `call`, `rpc`,
-    `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
+    `uuid` is the module's address in route stacks, `owner` the uid of the instance. `at_flush(fn)` calls `fn` once,
+    after the messages of this loop turn are delivered; messages that `fn` sends are delivered in the same turn.
+    `at_turn_end(fn)` calls `fn` after all of these, for writes that leave the process or wait for a disk. `call`,
+    `rpc`, `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
     """
 
     # Done when the unload that has begun is complete.
@@ -159,6 +159,11 @@ class ModuleContext:
     @staticmethod
     def monotonic() -> float:
         return time.monotonic()
+
+    @staticmethod
+    def thread_time() -> float:
+        """Seconds of processor time that the thread of the loop has used."""
+        return time.thread_time()
 
     def log(self, level: int, text: str) -> None:
         """Append to the broker's log. `level` is a syslog severity or a level of the logging module."""
@@ -401,7 +406,7 @@ class ModuleContext:
         self._tables.append(tables)
 
     def removed(self, count: int = 1) -> None:
-        """Count entries removed from the tables of `watch_tables`, whose memory is freed after thousands."""
+        """Count entries that were removed from the tables of `watch_tables`. After thousands, memory is freed."""
         self._removed += count
         if self._removed >= _MANY:
             self._removed = 0

@@ -82,7 +82,7 @@ class Journal:
         path = self._path(self.number)
         # The first file is created after the database, any other file before the checkpoint that names it.
         if not self.missing and is_emptied(path) and (self.number or os.path.exists(path)):
-            self.missing = f"{path} is empty or missing: what it had of jobs is lost"
+            self.missing = f"{path} is empty or missing: the job data in it is lost"
         self.torn = 0
         self.damage = ""
 
@@ -306,7 +306,7 @@ class Journal:
             self._create(lowest)
             if lowest:
                 self.missing = (
-                    f"{self.db_path} is missing, and the jobs that it had are lost: what the journal has is read"
+                    f"{self.db_path} is missing, and the jobs in it are lost: only the jobs in the journal are restored"
                 )
             return lowest
         saved = None if is_emptied(self.db_path) else self._saved_number()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Seconds after which a broker logs that its parent has not responded.
 _SLOW = 5.0
 # Seconds between two checks that the process that started this broker still exists.
-_LOOK = 0.5
+_POLL_INTERVAL = 0.5
 # Boot methods in which all brokers exchange data during the boot. With other methods, brokers may start at any time.
 _MET = ("simple", "pmi2", "slurm")
 
@@ -60,11 +60,11 @@ def expect_parent(broker: BrokerBase) -> None:
                 broker.exit_code = 1
                 broker.advance("parent-fail")
             else:
-                broker.loop.call_later(_LOOK, left_alone)
+                broker.loop.call_later(_POLL_INTERVAL, left_alone)
 
     broker.loop.call_later(_SLOW, slow)
     if broker.boot.starter:
-        broker.loop.call_later(_LOOK, left_alone)
+        broker.loop.call_later(_POLL_INTERVAL, left_alone)
     limit = broker.attrs.get("tbon.connect_timeout")
     connect_timeout = duration.parse(limit)
     if connect_timeout and all_have_met(broker):

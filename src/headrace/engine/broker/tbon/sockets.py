@@ -38,7 +38,7 @@ _FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 # The monitored events of the connection to the parent.
 _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 # Seconds between a failed handshake and the search for its peer in the kernel's tables.
-_LOOK = 0.5
+_SEARCH_DELAY = 0.5
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
 # Messages to read from a socket before other callbacks of the loop run.
@@ -94,7 +94,7 @@ class TreeSockets:
         log: Callable[[int, str, str], None],
     ) -> None:
         self.refusals = refused.Refusals(log)
-        self._looking: TimerHandle | None = None
+        self._search_timer: TimerHandle | None = None
         self._loop = loop
         self._log = log
         # `tbon.zmqdebug`: log each event of a connection.
@@ -205,10 +205,10 @@ class TreeSockets:
                     ended(why)
                 elif above:
                     why = refused.above(event, self._boot)
-                elif not self._looking:
+                elif not self._search_timer:
                     # The kernel lists the peer only after the connection was closed. One search finds all peers that
                     # failed together.
-                    self._looking = self._loop.call_later(_LOOK, self._look, sock)
+                    self._search_timer = self._loop.call_later(_SEARCH_DELAY, self._log_refused, sock)
 
         self._add_reader(monitor, on_monitor)
         self._add_reader(sock, read)
@@ -219,8 +219,8 @@ class TreeSockets:
         name = str(zmq.Event(event).name).lower().replace("_", "-")
         self._log(logging.DEBUG, "overlay", f"{whose} socket: {name} {endpoint.decode()}".rstrip())
 
-    def _look(self, sock: Socket) -> None:
-        self._looking = None
+    def _log_refused(self, sock: Socket) -> None:
+        self._search_timer = None
         self.refusals.log_handshake(endpoint_of(sock), self._boot.certificate)
 
     def end(self, sock: Socket) -> None:
@@ -234,8 +234,8 @@ class TreeSockets:
 
     def close(self) -> None:
         """Close every socket. Messages sent shortly before are still delivered."""
-        if self._looking:
-            self._looking.cancel()
+        if self._search_timer:
+            self._search_timer.cancel()
         for fd in self._descriptors:
             self._loop.remove_reader(fd)
         for sock in self._sockets:

@@ -98,8 +98,8 @@ class Job:
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
-        # How often the job may still be requeued after the loss of a node (None if it does not request it), and
-        # whether it has lost a node and will be requeued.
+        # How often the job may still be requeued after the loss of a node (None if the job does not request requeues),
+        # and whether it has lost a node and will be requeued.
         self.requeues_left: int | None = None
         self.runs_again = False
         # The signal that was sent to end the job (0 if none), and the time of that in monotonic seconds.

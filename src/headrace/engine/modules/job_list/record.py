@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from headrace.engine.jobs.record import users_own
+from headrace.engine.jobs.record import noted, users_own
 from headrace.formats.spec import jobspec as js
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.job_exception import FATAL
@@ -271,7 +271,7 @@ class Job:
         self.dependencies = others or None
 
     def _memo(self, time: float, context: dict[str, Any]) -> None:
-        self.annotations = _updated(self.annotations or {}, {"user": context}) or None
+        self.annotations = noted(self.annotations, context) or None
 
     def _annotations(self, time: float, context: dict[str, Any]) -> None:
         """Set all annotations of a job. The event is in the job manager's journal, but not in the eventlog."""
@@ -328,23 +328,6 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     # This event is an extension of RFC 21.
     "requeue": Job._requeue,
 }
-
-
-def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The annotations after a change (RFC 27): objects are merged, null deletes, other values replace."""
-    new = dict(old)
-    for key, value in change.items():
-        if value is None:
-            new.pop(key, None)
-        elif isinstance(value, dict):
-            inner = _updated(new[key] if isinstance(new.get(key), dict) else {}, value)
-            if inner:
-                new[key] = inner
-            else:
-                new.pop(key, None)
-        else:
-            new[key] = value
-    return new
 
 
 def _width(ids: str) -> int:

@@ -105,7 +105,7 @@ class _Lister:
         ctx.on_stats(self._stats)
         ctx.on_disconnect(self._disconnected)
         ctx.subscribe("job-purge-inactive", self._purged)
-        ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
+        ctx.call("job-manager.events-journal", {"full": True, "grouped": True}, self._journal, streaming=True)
 
     def _after_catching_up(self, answer: Handler) -> Handler:
         """Wrap a handler so that requests wait until the past events have been read.
@@ -162,17 +162,19 @@ class _Lister:
                 self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings are no longer updated")
             return
         body = reply.obj
-        job_id = body.get("id", _ANY_ID)
-        if not body.get("events") or job_id in (_ANY_ID, -1):
+        job_ids = body["ids"] if "ids" in body else [body.get("id", _ANY_ID)]
+        if not body.get("events") or job_ids[0] in (_ANY_ID, -1):
             self._caught_up()
             return
-        job = self.active.get(job_id)
-        if job is None:
-            if job_id in self.inactive:
+        for job_id in job_ids:
+            job = self.active.get(job_id)
+            if job is not None:
+                self._take(job, body)
+            elif job_id in self.inactive:
                 self._apply_late_events(job_id, body["events"])
-                return
-            job = self.active[job_id] = Job(job_id)
-        self._take(job, body)
+            else:
+                job = self.active[job_id] = Job(job_id)
+                self._take(job, body)
         if self.watchers:
             self._stats_changed()
 

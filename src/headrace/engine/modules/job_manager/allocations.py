@@ -60,6 +60,8 @@ class Allocations:
         self.limited = Limited(self, 0)
         self.successors = Successors(core.active)
         self.withheld = Withheld(core, self)
+        # The changed priorities that `send_priorities` is to send, by job. None unless they are collected.
+        self._collected: dict[int, int] | None = None
 
     # -- requests
 
@@ -72,11 +74,11 @@ class Allocations:
             return
         if job.id in self.withheld:
             return
-        if job.annotations:
-            self.forget_annotations(job)
         if not wanted:
             self._annotate_stopped(job)
-        elif self.ready:
+            return
+        self.forget_annotations(job)
+        if self.ready:
             if self.limited.limit:
                 self.limited.push(job)
             else:
@@ -85,8 +87,10 @@ class Allocations:
     def _annotate_stopped(self, job: Job) -> None:
         """Annotate a job of a stopped queue, as a scheduler would, so that listings show the reason."""
         why = self.core.queues.stop_note(job.queue) if job.priority > 0 else ""
-        if why:
-            job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
+        if not why:
+            self.forget_annotations(job)
+        elif (job.annotations or {}).get("sched") != {"reason_pending": why}:
+            job.annotations = {**(job.annotations or {}), "sched": {"reason_pending": why}}
             self.core.effects.append(Annotated(job))
 
     def ask(self, job: Job) -> None:
@@ -106,12 +110,29 @@ class Allocations:
             self.core.requests.append(Cancel(job.id))
 
     def reprioritize(self, job: Job) -> None:
-        """Send the scheduler the changed priority of a job whose request it has."""
-        if job.alloc_pending and not job.alloc_canceled:
-            self.core.requests.append(Prioritize(job.id, job.priority))
-            self.successors.forget()
-            if self.limited.limit:
-                self.limited.fill()
+        """Send the scheduler the changed priority of a job in SCHED; its request is made or canceled as required."""
+        if not job.alloc_pending or job.priority == 0:
+            self.request(job)
+        elif self._collected is not None:
+            self._collected[job.id] = job.priority
+        elif not job.alloc_canceled:
+            self._prioritize({job.id: job.priority})
+
+    def collect_priorities(self) -> None:
+        """Keep changed priorities until `send_priorities`, because a scheduler sorts all jobs for each message."""
+        self._collected = {}
+
+    def send_priorities(self) -> None:
+        """Send the priorities that changed since `collect_priorities`."""
+        collected, self._collected = self._collected, None
+        if collected:
+            self._prioritize(collected)
+
+    def _prioritize(self, priorities: dict[int, int]) -> None:
+        self.core.requests.append(Prioritize(priorities))
+        self.successors.forget()
+        if self.limited.limit:
+            self.limited.fill()
 
     # -- the scheduler and its responses
 
@@ -133,6 +154,8 @@ class Allocations:
         self.ready, self.pending = False, 0
         self.withheld.forget_asked()
         self.core.requests.clear()
+        if self._collected:
+            self._collected.clear()
         self.successors.forget()
         for job in list(self.core.active.values()):
             if job.alloc_pending:
@@ -177,6 +200,8 @@ class Allocations:
         """Note that the scheduler no longer has the request of a job."""
         job.alloc_pending = job.alloc_canceled = False
         self.pending -= 1
+        if self._collected:
+            self._collected.pop(job.id, None)
         if self.core.policy.has_limits:
             self.withheld.answered(job)
 

@@ -96,7 +96,7 @@ class Core:
         # Jobs with new events, and the index of the first new event of each. The job with the latest event is last;
         # records and listings follow that order.
         self.dirty: dict[Job, int] = {}
-        # The latest event of each name, of jobs that are not in SCHED yet, for sharing between equal events.
+        # The latest event of each name, of pending jobs, for sharing between equal events.
         self._events: dict[str, Event] = {}
         # The latest context of each event name whose contexts are mostly equal, for sharing (`_shared`).
         self._contexts: dict[str, dict[str, Any]] = {}
@@ -135,14 +135,18 @@ class Core:
 
         Timestamps are unique within a job, because clients compare events and sort them by timestamp.
         """
-        events = job.events
+        events, time = job.events, self.now
         self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
-        event: Event = (max(self.now, events[-1][0] + _TICK) if events else self.now, name, context)
-        if was < SCHED:
-            # Jobs that are submitted together have equal events up to SCHED. Sharing them saves memory while they wait.
-            if event == self._events.get(name):
-                event = self._events[name]
+        if events and time < events[-1][0] + _TICK:
+            time = events[-1][0] + _TICK
+        event: Event = (time, name, context)
+        if was <= SCHED:
+            # Jobs that are submitted together, or get other priorities together, have equal events. Sharing them saves
+            # memory while the jobs wait. Memos of users may be equal and still differ, as 1 and true do.
+            latest = self._events.get(name)
+            if latest is not None and event == latest and (name != "memo" or context is latest[2]):
+                event = latest
             else:
                 self._events[name] = event
         job.apply(event)

@@ -31,10 +31,9 @@ class Cancel(Struct, frozen=True):
 
 
 class Prioritize(Struct, frozen=True):
-    """Change the priority of the job `id`, which waits for resources."""
+    """Change the priorities of jobs that wait for resources, by id."""
 
-    id: int
-    priority: int
+    priorities: dict[int, int]
 
 
 class Free(Struct, frozen=True):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from headrace.engine.jobs.record import Job
-from headrace.engine.modules.job_manager.policy import JobRejected, Release
+from headrace.engine.modules.job_manager.policy import JobRejected, Rank, Release
 from headrace.formats.spec import jobspec as js
-from headrace.formats.spec.job_state import CLEANUP, INACTIVE, PRIORITY
+from headrace.formats.spec.job_state import CLEANUP, INACTIVE, PRIORITY, SCHED
 from headrace.formats.spec.urgency import URGENCY_EXPEDITE, URGENCY_HOLD
 from headrace.sched.accounting.multifactor import MultiFactor
 from headrace.sched.accounting.values import JobRefusedError, Request
@@ -22,6 +23,7 @@ from headrace.sched.accounting.values import JobRefusedError, Request
 if TYPE_CHECKING:
     from headrace.formats.spec.job_state import State
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _SYSTEM = "attributes.system."
 _BANK = f"{_SYSTEM}bank"
 _PROJECT = f"{_SYSTEM}project"
@@ -43,8 +45,12 @@ class MultiFactorPolicy:
         self._requests: dict[int, Request] = {}
         # The request of the job that was validated last. It is kept only when the job is added.
         self._validated: Request | None = None
-        # The resources of the latest request, and their nodes and cores: most jobs ask for what another one asked for.
-        self._counted: tuple[Any, int, int] = (None, 0, 0)
+        # The resources and constraints of the latest request, their shape, nodes and cores: most jobs ask for what
+        # another one asked for.
+        self._counted: tuple[Any, Any, int, int, int] = (None, None, 0, 0, 0)
+        # The latest rank and memo: most jobs have those of the job before.
+        self._rank = Rank(0)
+        self._latest_memo: dict[str, float] = {"fairshare": -1.0}
 
     def validate(self, job: Job) -> str:
         system = js.system(job.jobspec)
@@ -76,29 +82,37 @@ class MultiFactorPolicy:
         except JobRefusedError as exc:
             raise JobRejected(str(exc)) from None
 
-    def priority(self, job: Job) -> int | None:
+    def priority(self, job: Job) -> Rank | None:
+        request = self._requests[job.id]
         try:
-            return self.factors.priority(self._requests[job.id], job.urgency)
+            priority = self.factors.priority(request, job.urgency)
         except JobRefusedError as exc:
             raise JobRejected(str(exc)) from None
-
-    def attributes(self, job: Job) -> dict[str, Any]:
-        request = self._requests[job.id]
-        if request.bank and request.project:
-            return {}
-        updates = self.factors.defaults(request)
-        self._requests[job.id] = _updated(request, updates)
-        return updates
-
-    def memo(self, job: Job) -> dict[str, Any] | None:
-        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
-            # The fair share does not affect the priority.
+        if priority is None:
             return None
-        fairshare = self.factors.fairshare(self._requests[job.id])
+        if job.state == PRIORITY and not (request.bank and request.project):
+            attributes = self.factors.defaults(request)
+            self._requests[job.id] = _updated(request, attributes)
+            return Rank(priority, attributes, self._memo(job, request))
+        if job.state == SCHED and not request.bank and (attributes := self.factors.defaults(request)):
+            # The job was in SCHED before the policy was loaded.
+            return Rank(priority, attributes)
+        memo = self._memo(job, request)
+        if priority != self._rank.priority or memo is not self._rank.memo:
+            self._rank = Rank(priority, memo=memo)
+        return self._rank
+
+    def _memo(self, job: Job, request: Request) -> dict[str, Any] | None:
+        """The fair share of a job, unless it is known or does not affect the priority."""
+        if job.urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
+            return None
+        fairshare = self.factors.fairshare(request)
         known = job.annotations.get("user") if job.annotations else None
         if isinstance(known, dict) and known.get("fairshare") == fairshare:
             return None
-        return {"fairshare": fairshare}
+        if self._latest_memo["fairshare"] != fairshare:
+            self._latest_memo = {"fairshare": fairshare}
+        return self._latest_memo
 
     def entered(self, job: Job, state: State) -> Sequence[Release]:
         request = self._requests.get(job.id)
@@ -123,9 +137,7 @@ class MultiFactorPolicy:
         return (request.userid, request.bank)
 
     def update(self, job: Job, key: str, value: Any) -> str:
-        if key not in (_BANK, _QUEUE):
-            return ""
-        if not isinstance(value, str):
+        if key in (_BANK, _QUEUE) and not isinstance(value, str):
             return f"{key.removeprefix(_SYSTEM)} must be a name, not {value!r}"
         return self.factors.update_refusal(self._requests[job.id], key, value)
 
@@ -142,13 +154,15 @@ class MultiFactorPolicy:
         system = js.system(jobspec)
         bank, project = _text(system.get("bank")), _text(system.get("project"))
         resources = jobspec["resources"]
-        known, nodes, cores = self._counted
-        if resources != known:
+        constraints = system.get("constraints")
+        *known, shape, nodes, cores = self._counted
+        if [resources, constraints] != known:
             counts = js.counts(jobspec)
             nodes, cores = counts.nnodes or min(counts.ncores, 1), counts.ncores
-            self._counted = (resources, nodes, cores)
+            shape = hash(_encode([resources, constraints]))
+            self._counted = (resources, constraints, shape, nodes, cores)
         duration = float(system.get("duration") or 0.0)
-        return Request(job.id, job.userid, job.queue, bank, project, nodes, cores, duration)
+        return Request(job.id, job.userid, job.queue, bank, project, nodes, cores, duration, shape)
 
 
 def _text(value: Any) -> str:

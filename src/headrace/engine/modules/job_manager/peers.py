@@ -126,9 +126,9 @@ class Scheduler:
             self._announce()
             self.ctx.call("sched.cancel", {"id": id})
 
-    def prioritize(self, jobs: list[list[int]]) -> None:
+    def prioritize(self, priorities: dict[int, int]) -> None:
         self._announce()
-        self.ctx.call("sched.prioritize", {"jobs": jobs})
+        self.ctx.call("sched.prioritize", {"jobs": list(priorities.items())})
 
     def free(self, job: Job, r: dict[str, Any] | None) -> None:
         self._announce()

@@ -30,6 +30,7 @@ from headrace.engine.modules.job_manager.core import Core
 from headrace.engine.modules.job_manager.effects import Answer, Effect, Request, Start
 from headrace.engine.modules.job_manager.records import (
     Entry,
+    EventsPosted,
     JobAdded,
     JobReaped,
     JobsPurged,
@@ -45,7 +46,8 @@ from headrace.formats.spec import jobid
 from headrace.formats.spec.job_state import CLEANUP
 from headrace.formats.spec.os_error import reason, text_of
 
-# Size of a journal file, in bytes, at which a checkpoint is made and a new file begun.
+# The least size of a journal file, in bytes, at which a checkpoint is made and a new file begun. A larger file has as
+# many bytes as the active jobs in the last checkpoint, so checkpoints write at most as much as the journal.
 _CHECKPOINT_AT = 16 << 20
 # Active jobs per slice of a checkpoint. The event loop runs between two slices.
 _SLICE = 64
@@ -124,10 +126,13 @@ class Pipeline:
         self._unsaved: dict[int, None] = {}
         # Purged jobs that are still in the database. An array, because a list would need an int object for each job.
         self._purged = array("Q")
-        # Jobs that were waited for since the current journal file was begun, with their results. A checkpoint saves
-        # them as zombies, not as waited for: the record in that journal file decides whether the result was released.
+        # Jobs whose results were given to a waiting client since the current journal file was begun, with the results.
+        # A checkpoint still saves these jobs as zombies. On a restart, the record of the wait in the journal file
+        # removes them, if the record was written.
         self._reaped: dict[int, str] = {}
         ctx.watch_tables(lambda: (core.active, core.inactive, self._unsaved))
+        # Bytes of the active jobs in the last checkpoint.
+        self._checkpoint_size = 0
         self._texts_saved = 0
         self._soon = False
         self._saving = False
@@ -196,6 +201,8 @@ class Pipeline:
         self._unsaved.update((job.id, None) for job in finished)
         for record in records:
             match record:
+                case EventsPosted():
+                    pass
                 case JobAdded(id):
                     entries.append(JobSubmitted(id, store.submission(id)))
                     continue
@@ -386,7 +393,12 @@ class Pipeline:
         assert self.journal is not None
         if self._overdue:
             return self.ctx.monotonic() >= self._overdue
-        return self.journal.size > _CHECKPOINT_AT
+        return self._is_large()
+
+    def _is_large(self) -> bool:
+        """True if the journal file is so large that a checkpoint is due."""
+        assert self.journal is not None
+        return self.journal.size > max(_CHECKPOINT_AT, self._checkpoint_size)
 
     async def checkpoint(self) -> None:
         """Save the state and begin a new journal file.
@@ -398,7 +410,7 @@ class Pipeline:
         try:
             texts = list(enumerate(store.texts.table))[self._texts_saved :]
             # A failed checkpoint may have begun a new file already.
-            if self.journal.size > _CHECKPOINT_AT or not self._overdue:
+            if self._is_large() or not self._overdue:
                 self._rotating = True
                 try:
                     await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
@@ -414,6 +426,7 @@ class Pipeline:
                     rows.append((job.id, "", store.packed(job)))
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
+            size = sum(len(data) for _, _, data in rows)
             # Jobs that became inactive while the active ones were packed are included.
             finished = {id: store.places[id] for id in self._unsaved if id in store.places}
             for index, id in enumerate(list(finished)):
@@ -432,6 +445,7 @@ class Pipeline:
             self._overdue = self.ctx.monotonic() + _CHECKPOINT_AGAIN
         else:
             self._overdue = 0.0
+            self._checkpoint_size = size
             self._texts_saved += len(texts)
             for id, place in finished.items():
                 # If the place has changed, a log of the job has grown, and the job must be saved again.
@@ -464,8 +478,8 @@ class Pipeline:
             if lost:
                 self.ctx.log(logging.ERROR, f"journal: {lost}")
         if recovered.illegible:
-            where = "the damaged part" if journal.damage else f"a lost {journal.db_path}"
-            self.ctx.log(logging.ERROR, f"journal: {recovered.illegible} jobs are lost, which need what was in {where}")
+            where = "the damaged part of the journal" if journal.damage else f"{journal.db_path}, which is lost"
+            self.ctx.log(logging.ERROR, f"journal: {recovered.illegible} jobs are lost: their data was in {where}")
         for id, why in recovered.left_out.items():
             self.ctx.log(logging.ERROR, f"journal: {jobid.encode(id)} cannot be rebuilt and is left out: {why}")
 

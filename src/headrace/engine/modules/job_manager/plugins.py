@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,14 @@ _UPDATES = ("rec_update", "rec_q_update", "rec_proj_update", "rec_bank_update", 
 _BUILTIN = "builtin"
 # When limits are checked.
 _ALWAYS, _AT_SUBMIT = "always", "at-submit"
-# Seconds for which priorities are computed, and number of jobs that are changed, until the event loop runs other
-# callbacks. Publishing the events of a changed job takes longer than computing its priority.
-_SLICE = 0.004
-_CHANGES = 400
+# Seconds of processor time that a slice of new priorities may take. A slice has as many changed jobs as this time
+# allowed for in the last one, from the computation until watchers have the events, and at least _FEWEST.
+_SLICE = 0.008
+_FEWEST = 50
+# Jobs that are looked at until the time of the slice is looked at.
+_STRIDE = 32
+# Jobs that are sorted by account at once, which takes about 1 ms.
+_SORTED = 1000
 
 
 class Plugins:
@@ -62,6 +66,8 @@ class Plugins:
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise RpcError(errno.EINVAL, "job-manager.plugins: must be an array of tables")
         for index, entry in enumerate(entries):
+            if not entry.keys() & {"remove", "load"}:
+                raise RpcError(errno.EINVAL, f"job-manager.plugins[{index}]: must have the key load or remove")
             for key in ("remove", "load"):
                 name = entry.get(key)
                 if name is None:
@@ -207,17 +213,49 @@ class Plugins:
                 return
             self._begun = self._asked
             core = self.core
-            ids = [job.id for job in core.active.values() if job.state & (PRIORITY | SCHED)]
-            ids.reverse()
-            while ids:
-                core.now = self.ctx.now()
-                changed = len(core.dirty)
-                until = self.ctx.monotonic() + _SLICE
-                while ids and len(core.dirty) - changed < _CHANGES and self.ctx.monotonic() < until:
-                    job = core.active.get(ids.pop())
+            core.allocations.collect_priorities()
+            try:
+                await self._slices(await self._by_account())
+            finally:
+                core.allocations.send_priorities()
+                self.touch()
+            await self._durable()
+
+    async def _by_account(self) -> list[int]:
+        """All pending jobs, account by account, and within an account the oldest last.
+
+        Jobs of an account have equal priorities, so consecutive ones share the objects of their events.
+        """
+        core = self.core
+        found: dict[Hashable, list[int]] = {}
+        jobs = [job for job in core.active.values() if job.state & (PRIORITY | SCHED)]
+        while jobs:
+            for job in jobs[: -_SORTED - 1 : -1]:
+                if job.id in core.active:
+                    found.setdefault(core.policy.account(job), []).append(job.id)
+            del jobs[-_SORTED:]
+            await asyncio.sleep(0)
+        return [id for ids in found.values() for id in ids]
+
+    async def _slices(self, ids: list[int]) -> None:
+        """Compute the priorities of jobs, from the last one on."""
+        core, most = self.core, _FEWEST
+        while ids:
+            core.now = self.ctx.now()
+            begun, before = self.ctx.thread_time(), len(core.dirty)
+            used = 0.0
+            while ids and len(core.dirty) - before < most and used < _SLICE:
+                for id in ids[: -_STRIDE - 1 : -1]:
+                    job = core.active.get(id)
                     if job is not None:
                         core.steps.reprioritize(job)
-                await (self._durable() if core.dirty else asyncio.sleep(0))
+                del ids[-_STRIDE:]
+                used = self.ctx.thread_time() - begun
+            changed = len(core.dirty) - before
+            await (self._durable() if core.dirty else asyncio.sleep(0))
+            if changed > 0:
+                each = (self.ctx.thread_time() - begun) / changed
+                most = max(_FEWEST, int(_SLICE / each))
 
     async def _durable(self) -> None:
         """Wait until the changes so far are durable and watchers have them.

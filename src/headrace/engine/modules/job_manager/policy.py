@@ -10,10 +10,10 @@ The limits and defaults of queues (`engine/jobs/policy.py`) are a different subj
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.engine.jobs.record import Job
-from headrace.formats.spec.urgency import priority_of
+from headrace.formats.spec.urgency import URGENCY_EXPEDITE, priority_of
 
 if TYPE_CHECKING:
     from headrace.formats.spec.job_state import State
@@ -24,6 +24,18 @@ Release = tuple[int, str]
 
 class JobRejected(Exception):
     """A pending job that can never run. The text is the note of its fatal exception."""
+
+
+class Rank(NamedTuple):
+    """The priority of a pending job, and what the core posts before it.
+
+    `attributes` of the jobspec became known after `added`; they take a job in SCHED back to PRIORITY. `memo` is about
+    the priority. Both are None if they are as before.
+    """
+
+    priority: int
+    attributes: dict[str, Any] | None = None
+    memo: dict[str, Any] | None = None
 
 
 class JobPolicy(Protocol):
@@ -49,14 +61,8 @@ class JobPolicy(Protocol):
     def holds(self, job: Job) -> Sequence[str]:
         """The dependencies that keep a job in DEPEND until they are released. Raises JobRejected."""
 
-    def priority(self, job: Job) -> int | None:
+    def priority(self, job: Job) -> Rank | None:
         """The priority of a pending job; None keeps a job in PRIORITY. Raises JobRejected."""
-
-    def attributes(self, job: Job) -> dict[str, Any]:
-        """Attributes that became known after `added`, for the jobspec of a job that has just got a priority."""
-
-    def memo(self, job: Job) -> dict[str, Any] | None:
-        """A memo about the priority just computed; None if it is as before."""
 
     def entered(self, job: Job, state: State) -> Sequence[Release]:
         """Follow a job to a state, once it has been in SCHED, and to its end.
@@ -86,6 +92,9 @@ class JobPolicy(Protocol):
         """The state of the policy, for `flux jobtap query`."""
 
 
+_RANKS = [Rank(priority_of(urgency)) for urgency in range(URGENCY_EXPEDITE + 1)]
+
+
 class DefaultPolicy:
     """The priority of a job follows from its urgency (RFC 30), and there are no limits."""
 
@@ -105,14 +114,8 @@ class DefaultPolicy:
     def holds(self, _job: Job) -> Sequence[str]:
         return ()
 
-    def priority(self, job: Job) -> int | None:
-        return priority_of(job.urgency)
-
-    def attributes(self, _job: Job) -> dict[str, Any]:
-        return {}
-
-    def memo(self, _job: Job) -> dict[str, Any] | None:
-        return None
+    def priority(self, job: Job) -> Rank | None:
+        return _RANKS[job.urgency]
 
     def entered(self, _job: Job, _state: State) -> Sequence[Release]:
         return ()

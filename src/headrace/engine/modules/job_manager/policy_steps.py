@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from headrace.engine.jobs.record import Job
 from headrace.engine.modules.job_manager.allocations import Allocations
-from headrace.engine.modules.job_manager.policy import JobPolicy, JobRejected, Release
+from headrace.engine.modules.job_manager.policy import JobPolicy, JobRejected, Rank, Release
 from headrace.formats.spec.job_state import DEPEND, INACTIVE, PRIORITY, SCHED
 
 
@@ -28,6 +28,7 @@ class Core(Protocol):
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None: ...
     def post_shared(self, job: Job, name: str, context: dict[str, Any]) -> None: ...
     def advance(self, job: Job) -> None: ...
+    def update(self, job: Job, updates: dict[str, Any]) -> None: ...
     def raise_fatal(self, job: Job, kind: str, note: str) -> None: ...
 
 
@@ -37,24 +38,14 @@ class PolicySteps:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._releases: deque[Release] = deque()
-        # The jobspec and attributes of the latest job that got attributes, and its jobspec with them.
-        self._latest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
 
     # -- the steps of a job
 
     def submitted(self, job: Job) -> None:
         """Add the policy's attributes to the jobspec of an accepted job, before it is validated."""
         attributes = self.core.policy.added(job)
-        if not attributes:
-            return
-        jobspec = job.jobspec
-        self.core.post_shared(job, "jobspec-update", attributes)
-        # Ingest gives equal jobs one jobspec object. Sharing the updated one saves memory, and watchers compute less.
-        before, added, after = self._latest
-        if jobspec is before and attributes == added:
-            job.share(after)
-        else:
-            self._latest = (jobspec, attributes, job.jobspec)
+        if attributes:
+            self.core.post_shared(job, "jobspec-update", attributes)
 
     def hold(self, job: Job) -> None:
         """Add the policy's dependencies to a job in DEPEND."""
@@ -70,13 +61,13 @@ class PolicySteps:
 
     def prioritize(self, job: Job) -> None:
         """Give a job in PRIORITY its priority, if the policy knows one."""
-        priority = self._priority(job)
-        if priority is not None:
-            attributes = self.core.policy.attributes(job)
-            if attributes:
-                self.core.post(job, "jobspec-update", attributes)
-            self._note(job)
-            self.core.post_shared(job, "priority", {"priority": priority})
+        rank = self._rank(job)
+        if rank is not None:
+            if rank.attributes:
+                self.core.post(job, "jobspec-update", rank.attributes)
+            if rank.memo is not None:
+                self.core.post_shared(job, "memo", rank.memo)
+            self.core.post_shared(job, "priority", {"priority": rank.priority})
         elif job.alloc_pending and job.state == PRIORITY:
             self.core.allocations.cancel(job)
 
@@ -85,26 +76,25 @@ class PolicySteps:
         if job.state == PRIORITY:
             self.core.advance(job)
         elif job.state == SCHED:
-            priority = self._priority(job)
-            if priority is None:
+            rank = self._rank(job)
+            if rank is None:
                 return
-            self._note(job)
-            if priority != job.priority:
-                self.core.post_shared(job, "priority", {"priority": priority})
+            if rank.attributes:
+                self.core.update(job, rank.attributes)
+                return
+            if rank.memo is not None:
+                self.core.post_shared(job, "memo", rank.memo)
+            if rank.priority != job.priority:
+                self.core.post_shared(job, "priority", {"priority": rank.priority})
                 self.core.allocations.reprioritize(job)
 
-    def _priority(self, job: Job) -> int | None:
+    def _rank(self, job: Job) -> Rank | None:
         policy = self.core.policy
         try:
             return policy.priority(job)
         except JobRejected as exc:
             self.core.raise_fatal(job, policy.name, str(exc))
             return None
-
-    def _note(self, job: Job) -> None:
-        memo = self.core.policy.memo(job)
-        if memo is not None:
-            self.core.post_shared(job, "memo", memo)
 
     def entered(self, job: Job) -> None:
         """Report the new state of a job. INACTIVE is reported by `ended`."""

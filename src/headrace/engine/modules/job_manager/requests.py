@@ -190,16 +190,20 @@ class Requests:
                 self.policy.check(updated_jobspec(job.jobspec, updates))
             except PolicyError as exc:
                 raise RpcError(errno.EINVAL, str(exc)) from None
-        for key, value in updates.items():
-            refusal = self.core.policy.update(job, key, value)
-            if refusal:
-                raise RpcError(errno.EINVAL, refusal)
+        # As with the limits of queues, the owner may set any duration.
+        self._ask_policy(job, {key: value for key, value in updates.items() if not (owner and key == _DURATION)})
         if _QUEUE in updates or _CONSTRAINTS in updates:
             return self._update_if_feasible(msg, job, updates)
         if job.state == RUN:
             return self._update_if_agreed(msg, job, updates)
         self._apply_update(msg, job, updates)
         return None
+
+    def _ask_policy(self, job: Job, updates: dict[str, Any]) -> None:
+        for key, value in updates.items():
+            refusal = self.core.policy.update(job, key, value)
+            if refusal:
+                raise RpcError(errno.EINVAL, refusal)
 
     def _duration(self, job: Job, value: Any) -> float:
         """The duration of an update in seconds, as a float: the journal takes no integer of more than 64 bits."""

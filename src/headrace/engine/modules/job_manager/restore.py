@@ -20,7 +20,7 @@ from headrace.engine.modules.job_manager.replay import take_up
 from headrace.engine.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.formats.spec.job_state import FLAG_WAITABLE, INACTIVE
 
-LOST_NOTE = "it ran when the instance that it was restored from was saved"
+LOST_NOTE = "the job was running when its instance was saved"
 
 # The largest integer that the checkpoint's database can store.
 _MOST_ID = (1 << 63) - 1
@@ -34,7 +34,7 @@ class RestoreError(ValueError):
 def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
     """Add the job `id` from the values of its RFC 16 keys; None if the id is in use. Raises RestoreError.
 
-    An active job is not advanced before `go_on`.
+    An active job is not advanced before `resume`.
     """
     if id in core.active or id in core.inactive or id in store:
         return None
@@ -73,7 +73,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
     return job
 
 
-def go_on(core: Core, jobs: list[Job]) -> None:
+def resume(core: Core, jobs: list[Job]) -> None:
     """Continue the active jobs among `jobs`, after all are restored: they may depend on each other."""
     waiting = sorted((job for job in jobs if core.active.get(job.id) is job), key=lambda job: job.id)
     for job in waiting:

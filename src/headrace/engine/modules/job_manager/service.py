@@ -69,7 +69,7 @@ NAME = "job-manager"
 
 # First requests of modules that are loaded while this module is suspended. Read-only requests are served, hellos wait
 # until this module is resumed.
-_LOOKS = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
+_SERVED_WHILE_SUSPENDED = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
 _HELLOS = frozenset((f"{NAME}.sched-hello", f"{NAME}.exec-hello"))
 # The longest sleep until a deadline, in seconds. It is limited because clocks are set and machines are suspended.
 _LONGEST_SLEEP = 60.0
@@ -261,7 +261,7 @@ class _Manager:
                     self._count(job)
         if msg.obj["final"]:
             jobs, self._restored = self._restored, []
-            restore.go_on(core, jobs)
+            restore.resume(core, jobs)
         core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
 
@@ -269,14 +269,7 @@ class _Manager:
 
     def _request(self, requests: list[Request]) -> None:
         sched = self.sched
-        priorities: list[list[int]] = []
         for request in requests:
-            if isinstance(request, Prioritize):
-                priorities.append([request.id, request.priority])
-                continue
-            if priorities:
-                sched.prioritize(priorities)
-                priorities = []
             match request:
                 case Alloc(job):
                     sched.alloc(job)
@@ -286,8 +279,8 @@ class _Manager:
                     sched.inherit(job, successor)
                 case Cancel(id):
                     sched.cancel(id)
-        if priorities:
-            sched.prioritize(priorities)
+                case Prioritize(priorities):
+                    sched.prioritize(priorities)
 
     def _release(self, batch: Batch) -> None:
         """Publish the events of a batch and carry out its effects.
@@ -466,7 +459,7 @@ class _Manager:
         The job store and job-info are still served, as Flux's KVS would be.
         """
         ours = (NAME + ".", "sched.", "resource-", self.exec.service + ".")
-        return topic not in _LOOKS and topic.startswith(ours)
+        return topic not in _SERVED_WHILE_SUSPENDED and topic.startswith(ours)
 
     def _resume(self, args: list[str]) -> None:
         only(self.ctx, args)

@@ -2,6 +2,9 @@
 
 The job-list service uses it. A consumer that requests past events gets them in slices, inactive jobs first. New events
 of a job wait until its past events are sent. A message without a job and events marks the end of the past events.
+
+With `grouped`, consecutive jobs that have the same new events come in one message. New priorities of thousands of
+waiting jobs are such events.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ _SLICE = 50
 
 
 class _Consumer:
-    __slots__ = ("allow", "deny", "past")
+    __slots__ = ("allow", "deny", "grouped", "past")
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.allow = _names(body, "allow")
         self.deny = _names(body, "deny")
+        # True if a message may have the same events of several jobs: {ids, events}. No filter applies then.
+        self.grouped = bool(body.get("grouped")) and self.allow is None and self.deny is None
         self.past: dict[int, None] = {}
 
     def wants(self, name: str) -> bool:
@@ -46,7 +51,7 @@ class EventsJournal:
         self.bare = Bare()
 
     def open(self, msg: Message) -> None:
-        """Handle a request {full, allow?, deny?}."""
+        """Handle a request {full, allow?, deny?, grouped?}."""
         body = msg.obj or {}
         consumer = _Consumer(body)
         self.streams.add(msg)
@@ -107,21 +112,41 @@ class EventsJournal:
     def publish(self, news: list[News]) -> None:
         """Send events that have become durable, job by job."""
         consumers = list(self.consumers.items())
+        alike: list[int] = []
+        latest: list[Event] = []
         for job, first, events in news:
-            allocated = job.r is not None and any(event[1] == "alloc" for event in events)
-            if allocated:
-                events = _with_annotations(events)
             self.events += len(events)
             if not consumers:
                 continue
+            if first and job.r is None and events == latest:
+                alike.append(job.id)
+                continue
+            self._send_alike(alike, latest)
+            if first and job.r is None:
+                alike, latest = [job.id], events
+                continue
+            alike, latest = [], []
             extras: dict[str, Any] = {}
             if first == 0:
                 extras["jobspec"] = self.bare.of(job.jobspec)
-            if allocated:
-                extras["R"] = job.r
+            if job.r is not None and any(event[1] == "alloc" for event in events):
+                with_annotations = _with_annotations(events)
+                self.events += len(with_annotations) - len(events)
+                events, extras["R"] = with_annotations, job.r
             for msg, consumer in consumers:
                 if job.id not in consumer.past:
                     self._respond(msg, consumer, job.id, events, extras)
+        self._send_alike(alike, latest)
+
+    def _send_alike(self, ids: list[int], events: list[Event]) -> None:
+        """Send the same events of several jobs, in one message to the consumers that take such messages."""
+        for msg, consumer in list(self.consumers.items()) if ids else ():
+            new = [id for id in ids if id not in consumer.past] if consumer.past else ids
+            if consumer.grouped and len(new) > 1:
+                self.ctx.respond(msg, {"ids": new, "events": [event_object(event) for event in events]})
+            else:
+                for id in new:
+                    self._respond(msg, consumer, id, events, {})
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
         """Send volatile annotations, as an event that is not in the eventlog."""

@@ -48,14 +48,17 @@ def _contradiction(flags: int) -> str:
     if flags & WATCH and flags & STREAM:
         return "WATCH and STREAM exclude each other"
     if flags & _OF_A_WATCH and not flags & WATCH:
-        return "WATCH is missing, which the others modify"
+        return "a flag that modifies WATCH is set without WATCH"
     if flags & WATCH_INITIAL_SENTINEL and not flags & WATCH_APPEND:
         return "WATCH_INITIAL_SENTINEL needs WATCH_APPEND"
     return ""
 
 
 class Watcher:
-    """One kvs-watch.lookup request. `todo` are the versions to look up; None means the current version."""
+    """One kvs-watch.lookup request. `todo` are the versions to look up; None means the current version.
+
+    `outside` is True if the key is in the job store (see above), `live` until the request has its last response.
+    """
 
     __slots__ = (
         "busy",

@@ -7,7 +7,7 @@ resources are offered to every queue. A job without a time limit is planned with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any
@@ -238,15 +238,23 @@ class Pool:
         queue.cancel(jobid)
         return True
 
-    def reprioritize(self, jobid: int, priority: int) -> None:
-        """Set the priority of a pending job; unknown jobs are ignored."""
-        if jobid in self.where:
-            self._rank(jobid, self.fair.weigh(jobid, priority))
+    def reprioritize(self, priorities: Iterable[tuple[int, int]]) -> None:
+        """Set the priorities of pending jobs, pairs of id and priority; unknown jobs are ignored."""
+        where, weigh = self.where, self.fair.weigh
+        self._rank((jobid, weigh(jobid, priority)) for jobid, priority in priorities if jobid in where)
 
-    def _rank(self, jobid: int, priority: int) -> None:
-        queue = self.queues[self.where[jobid]]
-        if queue.pending[jobid].position[0] != -priority:
-            queue.reprioritize(jobid, priority)
+    def _rank(self, priorities: Iterable[tuple[int, int]]) -> None:
+        changed: dict[str, dict[int, int]] = {name: {} for name in self.queues}
+        for jobid, priority in priorities:
+            name = self.where[jobid]
+            if self.queues[name].pending[jobid].position[0] != -priority:
+                changed[name][jobid] = priority
+            else:
+                # An earlier pair of this call may have another priority.
+                changed[name].pop(jobid, None)
+        for name, found in changed.items():
+            if found:
+                self.queues[name].reprioritize_all(found)
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
         """Record the allocation that a queue made for a job; returns its resources."""
@@ -404,8 +412,7 @@ class Pool:
     def schedule(self, now: int) -> list[Decision]:
         """Make one pass over all queues, a few milliseconds each. While `unfinished`, the next call continues."""
         self._hold_overrun(now)
-        for jobid, priority in self.fair.news(self.where, now):
-            self._rank(jobid, priority)
+        self._rank(self.fair.news(self.where, now))
         decisions: list[Decision] = []
         for queue in sorted(self.queues.values(), key=_urgency) if len(self.queues) > 1 else self.queues.values():
             decisions += queue.schedule(now)

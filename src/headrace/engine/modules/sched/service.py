@@ -38,7 +38,9 @@ from headrace.sched.queueing.why import refusal
 
 NAME = "sched-graph"
 
-_NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
+_NOWHERE = (
+    "no requested resource is on a node with a rank, so tasks have no node to run on: request a node or a core, too"
+)
 # Seconds before pending jobs are annotated with reasons. In a busy system, the first jobs of a queue change faster than
 # users can read.
 _EXPLAIN_AFTER = 0.1
@@ -324,7 +326,7 @@ class Scheduler:
             try:
                 pool.add(body["grow"])
             except ValueError as exc:
-                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing is scheduled on what was added")
+                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing is scheduled on the added resources")
         if "down" in body:
             pool.set_down(Idset.parse(body["down"]).bits)
         if "up" in body:
@@ -379,8 +381,7 @@ class Scheduler:
             self._changed()
 
     def _prioritize(self, msg: Message) -> None:
-        for job, priority in msg.obj["jobs"]:
-            self._pool().reprioritize(job, priority)
+        self._pool().reprioritize(msg.obj["jobs"])
         # The job manager drops its list of successors when it sends this request.
         self.named.clear()
         self._changed()

@@ -136,9 +136,7 @@ def _fair_share(text: str) -> float:
     except ValueError:
         found = -1.0
     if not (found > 0 if text else found == 0) or found == inf:
-        raise SettingsError(
-            f"fair-share: must be the time in which half of what was used is forgotten, as 7d, not {text!r}"
-        )
+        raise SettingsError(f"fair-share: must be the half-life of usage, such as 7d, not {text!r}")
     return found
 
 

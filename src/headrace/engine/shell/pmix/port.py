@@ -26,7 +26,7 @@ _NAMESPACE = re.compile(rb"(?<![0-9A-Za-z])(f[1-9A-Za-z]+)\0")
 _GREETING = 4096
 # Seconds between two checks of an incomplete greeting, and the most checks.
 _AGAIN = 0.005
-_LOOKS = 400
+_MOST_CHECKS = 400
 # Seconds until a client must have begun its greeting.
 _PATIENCE = 10.0
 _BACKLOG = 1024
@@ -80,10 +80,10 @@ class Port:
             # A client that sends its greeting at once is identified before it becomes the oldest.
             self._drop(next(iter(self._unidentified)))
         self._unidentified[client] = time.monotonic()
-        self._agent.watch(client.fileno(), partial(self._identify, client, _LOOKS))
+        self._agent.watch(client.fileno(), partial(self._identify, client, _MOST_CHECKS))
         self._time()
 
-    def _identify(self, client: socket.socket, looks: int) -> None:
+    def _identify(self, client: socket.socket, checks_left: int) -> None:
         """Pass `client` to its job. The greeting is only peeked at, because libpmix must read it."""
         if client not in self._unidentified:
             return
@@ -99,12 +99,12 @@ class Port:
                 self._forget(client)
                 offer.connected(client)
                 return
-        if not greeting or not looks:
+        if not greeting or not checks_left:
             self._drop(client)
             return
         # The socket is polled with a timer: the peeked data remain unread, so the socket would always be ready.
         self._agent.unwatch(client.fileno())
-        self._agent.after(_AGAIN, partial(self._identify, client, looks - 1))
+        self._agent.after(_AGAIN, partial(self._identify, client, checks_left - 1))
 
     def _time(self) -> None:
         if not self._is_timed:

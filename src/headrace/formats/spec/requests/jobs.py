@@ -52,7 +52,7 @@ JOB_MANAGER: Methods = {
     "idle": _NONE,
     "purge": form({"age_limit?": float, "num_limit?": int, "batch?": int, "force?": bool}),
     "purge-id": form({"jobs?": [int], "id?": int, "force?": bool}),
-    "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES}),
+    "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES, "grouped?": bool}),
     "sched-hello": form({"partial-ok?": bool}),
     "sched-ready": form({"mode": str, "limit?": int}),
     "sched-successors": form({"ids": [int], "expiration": float}),

@@ -38,7 +38,7 @@ from .reviews import Handler
 from .server import application, serving
 
 # Seconds between two checks of the renewal time, or of the files in a folder.
-_LOOK = 60.0
+_POLL_INTERVAL = 60.0
 # Seconds before a failed step is retried: the first and the longest delay.
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 60.0
@@ -47,32 +47,29 @@ log = logging.getLogger(__name__)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The address of the webhook, and the names of the objects that store its certificate.
-
-    `configurations` are the kinds and names of the webhook configurations that trust the certificate. `component` is
-    the name of the program (app.kubernetes.io/name). With `folder`, the certificate is read from `tls.crt` and
-    `tls.key` in it, and nothing is stored in the cluster. `address` is the host name or address of a program outside
-    the cluster, for the URL in the webhook configurations.
-
-    `api_services` are groups and versions of the API (GROUP/VERSION) that the same server serves. The ClusterRole
-    `api_services_role` owns their APIServices, so that they are deleted with the install that grants the right to
-    create them. `owned_elsewhere` is called with the name of such an APIService and the Service of the other program
-    that has it, "" if it is ours. `unanswered` is called with the reason why requests for these APIs are rejected, ""
-    if they are served.
-    """
+    """The address of the webhook, and the names of the objects that store its certificate."""
 
     namespace: str
     service: str
     secret: str
+    # The name of the program (app.kubernetes.io/name).
     component: str
+    # The kinds and names of the webhook configurations that trust the certificate.
     configurations: tuple[tuple[Kind, str], ...]
+    # The APIs (GROUP/VERSION) that the same server serves, as an extension API server.
     api_services: tuple[str, ...] = ()
+    # The ClusterRole that owns the APIServices of these APIs, so that they are deleted with the install that grants the
+    # right to create them.
     api_services_role: str = ""
+    # Called with the name of such an APIService, and the Service of another program that has it; "" if it is ours.
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
+    # Called with the reason why requests for these APIs are rejected; "" if they are served.
     unanswered: Callable[[str], None] = lambda why: None
     host: str = ""
     port: int = 0
+    # If set, the certificate is read from `tls.crt` and `tls.key` in this folder, and is not stored in the cluster.
     folder: str = ""
+    # For a program outside the cluster: its host name or address, for the URL in the webhook configurations.
     address: str = ""
 
     @property
@@ -124,7 +121,7 @@ class Keeper:
         self.api = api
         self.settings = settings
         self.clock = clock
-        self.pause = _LOOK
+        self.pause = _POLL_INTERVAL
         self._pair: Pair | None = None
         self._renewal = datetime.max.replace(tzinfo=timezone.utc)
 
@@ -281,7 +278,7 @@ class Keeper:
 
     async def _renew(self, use: Callable[[Pair], None]) -> None:
         # A random delay keeps replicas from renewing at the same time.
-        late = random.uniform(0, 10 * _LOOK)
+        late = random.uniform(0, 10 * _POLL_INTERVAL)
         while True:
             await asyncio.sleep(self.pause)
             if (self.clock() - self._renewal).total_seconds() < late:

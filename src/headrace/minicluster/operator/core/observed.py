@@ -16,13 +16,9 @@ Object = dict[str, Any]
 
 
 class Lead(Struct, frozen=True, kw_only=True):
-    """The state of a running MiniCluster's lead, from its channel (`minicluster.channel`).
+    """The state of a running MiniCluster's lead, from its channel (`minicluster.operator.channel`).
 
-    The first fields are those of `channel_messages.State`. `resized` has, for each group ("" is the MiniCluster's own
-    pods), the size for which the lead has finished its part: hosts beyond the size are drained and idle. `left` are the
-    jobs that had such hosts when the last resize was requested. `config` is the broker configuration of the last
-    reload. `saved_at` is when the instance was last saved on request (0: never). `save_error` is why the last attempt
-    failed, and `save_failed` is when.
+    The fields up to `saved` are those of `channel_messages.State`.
     """
 
     state: str = "starting"
@@ -33,46 +29,52 @@ class Lead(Struct, frozen=True, kw_only=True):
     demand_nodes: int = 0
     idle_since: float | None = None
     saved: bool = False
+    # By group ("" is the MiniCluster's own pods): the size for which the lead has finished the last resize. The hosts
+    # beyond that size are drained and idle.
     resized: dict[str, int] = {}
+    # The jobs that ran on removed hosts when the last resize was requested.
     left: tuple[str, ...] = ()
+    # The broker configuration of the last reload.
     config: dict[str, Any] | None = None
+    # The time of the last save on request (0: never), and the error and the time of the last failed attempt.
     saved_at: float = 0.0
     save_error: str = ""
     save_failed: float = 0.0
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """The state of one MiniCluster as the operator sees it.
+    """The state of one MiniCluster as the operator sees it."""
 
-    `cluster` is the MiniCluster object. `secret`: whether its own Secret exists, None if that was not checked yet.
-    `taken` lists objects that have a name we need and another owner ("Service/hello"); they are retried at
-    `try_taken_at`. `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a
-    connection to the lead. `channel_closed` is why the operator keeps no connection to the lead, "" if it does.
-    `metrics_elsewhere` names the APIServices for metrics that belong to another program, with its Service.
-    `metrics_unanswered` is why requests for metrics are refused. `other_operator_until`: when the Flux Operator's Lease
-    expires (0: the Lease is not held). `warnings` are messages of Events about the MiniCluster's Jobs and pods that
-    appear in no status, such as an exceeded quota. `pulled` are the containers (uid of the pod, name) whose images the
-    kubelet has begun to pull. `deleting_since` is when this operator first saw that the MiniCluster is being deleted
-    (0: it is not).
-    """
-
+    # The MiniCluster object.
     cluster: Object
     jobs: dict[str, Object] = {}
     config_maps: dict[str, Object] = {}
     services: dict[str, Object] = {}
+    # Pods by the name of their Job. Under "": the pods that belong to the MiniCluster itself (its services).
     pods: dict[str, list[Object]] = {}
-    """Pods by the name of their Job; under "" the pods that belong to the MiniCluster itself (its services)."""
+    # Whether the MiniCluster's own Secret exists; None if that was not checked yet.
     secret: bool | None = None
+    # Objects that cannot be created, because objects of other owners have their names ("Service/hello"), and the time
+    # of the next attempt.
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
+    # The API server's error for the last step; "" if the step succeeded.
     refused: str = ""
+    # None while there is no connection to the lead.
     lead: Lead | None = None
+    # Why the operator keeps no connection to the lead; "" if it does.
     channel_closed: str = ""
+    # The APIServices for metrics that belong to another program, with that program's Service.
     metrics_elsewhere: str = ""
+    # Why requests for metrics are refused; "" if they are answered.
     metrics_unanswered: str = ""
+    # When the Flux Operator's Lease expires (0: the Lease is not held).
     other_operator_until: float = 0.0
+    # Messages of Events about the MiniCluster's Jobs and pods that appear in no status, such as an exceeded quota.
     warnings: tuple[str, ...] = ()
+    # The containers (uid of the pod, name) whose images the kubelet has begun to pull.
     pulled: frozenset[tuple[str, str]] = frozenset()
+    # When this operator first saw that the MiniCluster is being deleted (0: it is not).
     deleting_since: float = 0.0
 
     @property

@@ -109,11 +109,11 @@ def _topology(document: ElementTree.Element) -> _Object:
     if document.tag != "topology":
         raise GraphError(f"hwloc: the outermost element must be topology, not {document.tag}")
     if not version.startswith(("1", "2")):
-        raise GraphError(f"hwloc: version {version} of the format is not known: only 1 and 2 are")
+        raise GraphError(f"hwloc: version {version} of the format is not supported (supported: 1, 2)")
     elements = document.findall("object")
     kinds = [element.get("type", "") for element in elements]
     if len(kinds) != 1 or _OLD_NAMES.get(kinds[0], kinds[0]) != "Machine":
-        raise GraphError(f"hwloc: there must be one Machine outermost, not {', '.join(kinds) or 'nothing'}")
+        raise GraphError(f"hwloc: the outermost object must be one Machine, not {', '.join(kinds) or 'nothing'}")
     machine = _build(elements[0])
     if version.startswith("1"):
         _move_memory(machine)
@@ -125,7 +125,7 @@ def _topology(document: ElementTree.Element) -> _Object:
         bits = _bits(allowed)
         _restrict(machine, lambda number: bool(bits >> number & 1))
     if not any(found.kind == "PU" for found in _each(machine)):
-        raise GraphError("hwloc: there is no PU in it")
+        raise GraphError("hwloc: the topology has no PU (processing unit)")
     levels = _merge(_levels(machine))
     counts = {kind: 0 for kind in _MEMORY | _IO}
     for level in levels:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.service import submission
+from headrace.experiments.values import STATES as RUN_STATES
+from headrace.service import accounting, submission
 from headrace.service.instance import NODE_STATES
 from headrace.service.rest.v2 import fields, record
 from headrace.wire.query.resource_sets import STATES
@@ -28,6 +29,7 @@ _TEXT: _Schema = {"type": "string"}
 _INTEGER: _Schema = {"type": "integer"}
 _NUMBER: _Schema = {"type": "number"}
 _TRUTH: _Schema = {"type": "boolean"}
+_NUMBERS: _Schema = {"type": "object", "additionalProperties": _NUMBER}
 _ANY_OBJECT: _Schema = {"type": "object", "additionalProperties": True}
 
 
@@ -55,6 +57,10 @@ def _page(name: str, items: _Schema) -> _Schema:
 
 _AMOUNT = _ref("Amount")
 _TOKEN = {"id": _TEXT, "user": _TEXT, "note": _TEXT, "session": _TRUTH, "issued": _NUMBER, "ends": _NUMBER}
+_EXPERIMENT = {
+    **{"name": _TEXT, "state": {**_TEXT, "enum": ["running", "interrupted", "complete"]}},
+    **dict.fromkeys(("planned", "done", "failed"), _INTEGER),
+}
 _COUNTS = ("submitted", "started", "ended", "completed", "failed", "canceled", "timeout")
 
 COMPONENTS: Mapping[str, _Schema] = {
@@ -106,6 +112,72 @@ COMPONENTS: Mapping[str, _Schema] = {
     "TokenPage": _page("tokens", _ref("Token")),
     "User": _object(name=_TEXT, userid=_INTEGER, admin=_TRUTH, added=_or_null(_NUMBER)),
     "UserPage": _page("users", _ref("User")),
+    "Bank": _object(
+        **dict.fromkeys(("bank", "parent"), _TEXT),
+        **dict.fromkeys(("depth", "users"), _INTEGER),
+        **dict.fromkeys(("shares", "entitled", "usage", "part", "priority"), _NUMBER),
+        level=_or_null(_NUMBER),
+        coordinators=_list(_TEXT),
+        **dict.fromkeys(("may_edit", "may_edit_users"), _TRUTH),
+    ),
+    "Banks": _object(banks=_list(_ref("Bank"))),
+    "Limits": _object(**dict.fromkeys(accounting.LIMITS, _or_null(_INTEGER))),
+    "Association": _object(
+        **dict.fromkeys(("user", "bank", "default_bank", "default_project"), _TEXT),
+        **dict.fromkeys(("userid", "place", "of"), _INTEGER),
+        **dict.fromkeys(("shares", "entitled", "usage", "part", "fairshare"), _NUMBER),
+        **{"active": _TRUTH, "level": _or_null(_NUMBER), "limits": _ref("Limits")},
+        **dict.fromkeys(("queues", "projects"), _list(_TEXT)),
+    ),
+    "Associations": _object(associations=_list(_ref("Association"))),
+    "BankUsage": _object(
+        **{"bank": _TEXT, "depth": _INTEGER, "jobs": _INTEGER},
+        **dict.fromkeys(("entitled", "usage", "part"), _NUMBER),
+    ),
+    "UserUsage": _object(username=_TEXT, usage=_NUMBER, part=_NUMBER, jobs=_INTEGER),
+    "BankUsageOverTime": _object(bank=_TEXT, usage=_list(_NUMBER)),
+    "Usage": _object(
+        **{"from": _NUMBER, "to": _NUMBER, "usage": _NUMBER, "banks": _list(_ref("BankUsage"))},
+        **{"edges": _list(_NUMBER), "over_time": _list(_ref("BankUsageOverTime"))},
+        users=_or_null(_list(_ref("UserUsage"))),
+    ),
+    "PriorityTerm": _object(name=_TEXT, about=_TEXT, value=_NUMBER, weight=_INTEGER, product=_NUMBER),
+    "HoldingLimit": _object(name=_TEXT, about=_TEXT),
+    "JobAhead": _object(id=_TEXT, user=_TEXT, bank=_TEXT, priority=_INTEGER),
+    "JobsBefore": _object(
+        count=_INTEGER,
+        banks={"type": "object", "additionalProperties": _INTEGER},
+        jobs=_list(_ref("JobAhead")),
+    ),
+    "JobPriority": _object(
+        **dict.fromkeys(("id", "user", "bank", "queue", "state", "note", "reason"), _TEXT),
+        priority=_or_null(_INTEGER),
+        terms=_list(_ref("PriorityTerm")),
+        limits=_list(_ref("HoldingLimit")),
+        before={"oneOf": [_ref("JobsBefore"), {"type": "null"}]},
+    ),
+    "ListedExperiment": _object(folder=_TEXT, **_EXPERIMENT),
+    "Experiments": _object(experiments=_list(_ref("ListedExperiment")), problems=_list(_TEXT)),
+    "ExperimentCell": _object(cell=_TEXT, **dict.fromkeys(("planned", "done", "failed", "running"), _INTEGER)),
+    "ExperimentRun": _object(
+        **dict.fromkeys(("cell", "job", "target", "machine", "reason", "nodes"), _TEXT),
+        **dict.fromkeys(("number", "size", "attempt", "position"), _INTEGER),
+        **dict.fromkeys(("started", "ended", "node_seconds"), _NUMBER),
+        state={**_TEXT, "enum": [*RUN_STATES]},
+        warmup=_TRUTH,
+        parameters=_ANY_OBJECT,
+        phases=_NUMBERS,
+        metrics=_NUMBERS,
+        exit=_or_null(_INTEGER),
+        cost=_or_null(_NUMBER),
+    ),
+    "FailedRun": _object(run=_ref("ExperimentRun"), last_lines=_list(_TEXT)),
+    "Experiment": _object(
+        **{"folder": _TEXT, **_EXPERIMENT, "has_report": _TRUTH, "cells": _list(_ref("ExperimentCell"))},
+        failures=_list(_ref("FailedRun")),
+        runs=_list(_ref("ExperimentRun")),
+        next=_or_null(_INTEGER),
+    ),
     "AuditLine": _object(
         {"job": _INTEGER, "token": _TEXT, "account": _TEXT, "silent_until": _NUMBER},
         **{"time": _NUMBER, "user": _or_null(_TEXT), "userid": _or_null(_INTEGER), "address": _TEXT},
@@ -170,6 +242,16 @@ RESPONSES: Mapping[str, Mapping[str, Any]] = {
     "add_user": _made("User", "Added"),
     "change_user": {"200": _json("User", "Changed")},
     "remove_user": {"204": _NOTHING},
+    "list_banks": {"200": _json("Banks")},
+    "list_associations": {"200": _json("Associations")},
+    "add_bank_user": _made("Association", "Added"),
+    "change_bank_user": {"200": _json("Association", "Changed")},
+    "remove_bank_user": {"204": _NOTHING},
+    "change_bank": {"200": _json("Bank", "Changed")},
+    "get_usage": {"200": _json("Usage")},
+    "get_job_priority": {"200": _json("JobPriority")},
+    "list_experiments": {"200": _json("Experiments")},
+    "get_experiment": {"200": _json("Experiment")},
     "read_audit": {"200": _json("AuditPage")},
 }
 # The error response of every operation.

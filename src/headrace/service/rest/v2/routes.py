@@ -14,7 +14,9 @@ from headrace.formats.spec.jobid import encode
 from headrace.service import jobs, service, submission
 from headrace.service.fields import BadFields, Field, of_query, pick
 from headrace.service.rest.v2 import (
+    accounting_routes,
     changes,
+    experiment_routes,
     fields,
     idempotency,
     instance_routes,
@@ -31,6 +33,8 @@ ROUTERS = (
     stream_routes.router,
     instance_routes.router,
     people_routes.router,
+    accounting_routes.router,
+    experiment_routes.router,
     instance_routes.public,
 )
 _DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Only check the job, and return its jobspec"),)

@@ -1,0 +1,1 @@
+"""Experiments: a matrix of runs from one file, their results in one folder, and a report."""

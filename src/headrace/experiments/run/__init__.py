@@ -1,0 +1,1 @@
+"""Carries out the plan of an experiment on its targets."""
